@@ -10,19 +10,19 @@ use std::path::Path;
 const CRATES: [&str; 2] = ["fs", "tree"];
 
 /// A path by its parts, from the crate's root on.
-type Parts = Vec<String>;
+pub(crate) type Parts = Vec<String>;
 
 /// An import.
 #[derive(Debug, PartialEq, Eq)]
-struct Import {
+pub(crate) struct Import {
     /// Number of its line.
-    line: usize,
+    pub(crate) line: usize,
     /// Nesting of its module below that of the file: the tests at the end of one are 1.
-    depth: usize,
+    pub(crate) depth: usize,
     /// True if it is passed on.
-    is_public: bool,
+    pub(crate) is_public: bool,
     /// The imported paths.
-    paths: Vec<Parts>,
+    pub(crate) paths: Vec<Parts>,
 }
 
 /// Complaints about imports by way of another module.
@@ -45,7 +45,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
 }
 
 /// Module of a file below `src`.
-fn module_of(file: &str) -> Parts {
+pub(crate) fn module_of(file: &str) -> Parts {
     let path = file.trim_end_matches(".rs");
     let parts = path.split('/').filter(|part| !matches!(*part, "lib" | "mod"));
     parts.map(ToOwned::to_owned).collect()
@@ -75,7 +75,7 @@ fn judge(file: &str, module: &[String], imports: &[Import], passed_on: &BTreeSet
 }
 
 /// A path within the crate from its root on; `None` if it leads to another crate.
-fn absolute(module: &[String], depth: usize, path: &[String]) -> Option<Parts> {
+pub(crate) fn absolute(module: &[String], depth: usize, path: &[String]) -> Option<Parts> {
     let ups = path.iter().take_while(|part| *part == "super").count();
     let (base, rest) = match path.first().map(String::as_str)? {
         "crate" => (Vec::new(), &path[1..]),
@@ -90,7 +90,7 @@ fn absolute(module: &[String], depth: usize, path: &[String]) -> Option<Parts> {
 }
 
 /// The imports of a source, and paths of the crate that its code names outside of them.
-fn imports(text: &str) -> Vec<Import> {
+pub(crate) fn imports(text: &str) -> Vec<Import> {
     let mut found = Vec::new();
     let mut lines = text.lines().enumerate();
     while let Some((number, line)) = lines.next() {

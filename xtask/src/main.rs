@@ -6,6 +6,7 @@ mod ci;
 mod crash;
 mod definitions;
 mod documents;
+mod floors;
 mod fuzz;
 mod imports;
 mod language;
@@ -87,6 +88,7 @@ fn tidy() -> Result<()> {
     let mut complaints = layers::check()?;
     complaints.extend(imports::check(&workspace_root())?);
     complaints.extend(definitions::check(&workspace_root())?);
+    complaints.extend(floors::check(&workspace_root())?);
     complaints.extend(sources::check(&workspace_root())?);
     complaints.extend(language::check(&workspace_root())?);
     complaints.extend(documents::check(&workspace_root())?);

@@ -118,7 +118,8 @@ pub(crate) fn rust_sources(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn folders(folder: &Path) -> Result<Vec<PathBuf>> {
+/// Folders of crates below a folder.
+pub(crate) fn folders(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();

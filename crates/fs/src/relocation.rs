@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::error::FsError;
 use crate::orphan::Orphans;
 use brindle_ondisk::RootId;
-use brindle_tree::{Need, TreeError};
+use brindle_tree::{Need, TreeDropper, TreeError};
 
 /// Blocks that are dropped in one step. Each may take a change of the extent tree.
 const BLOCKS_PER_STEP: usize = 64;
@@ -35,7 +35,9 @@ fn drop_relocation_trees(core: &Core) -> Result<usize, FsError> {
     let (mut count, mut steps, mut blocks) = (0, 0, BLOCKS_PER_STEP);
     let mut has_committed = false;
     while let Some(tree) = core.pool().next_relocation_tree()? {
-        match core.change(Need::freeing(blocks), |edit| edit.editor.drop_relocation_tree(tree, blocks)) {
+        match core.change(Need::freeing(blocks), |edit| {
+            TreeDropper::of(&edit.editor).drop_part_of_relocation(tree, blocks)
+        }) {
             Ok(is_gone) => {
                 count += usize::from(is_gone);
                 has_committed = false;

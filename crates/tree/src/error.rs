@@ -1,6 +1,5 @@
 //! Errors of trees, transactions and space.
 
-use crate::store::rescue::advice;
 use brindle_ondisk::{CorruptNode, Defect, DevId, Generation, Key, Logical, RootId};
 use brindle_volume::{ReadError, ReplaceError, VolumeError, WriteError};
 use std::sync::Arc;
@@ -130,5 +129,15 @@ fn tree_name(tree: RootId) -> String {
     match tree.well_known_name() {
         Some(name) => name.to_owned(),
         None => format!("tree {tree}"),
+    }
+}
+
+/// Advice where the last commit can't be entered by.
+fn advice(readable: Option<Generation>) -> String {
+    match readable {
+        Some(generation) => {
+            format!("the backup roots of generation {generation} can be read: -o ro,rescue=usebackuproot")
+        }
+        None => "no backup root can be read either".to_owned(),
     }
 }

@@ -5,15 +5,22 @@
 //! The parts of a pool, each above those that it knows:
 //!
 //! ```text
-//! pool            the face: what it does is done by the parts
-//! log writer, relocate, defragment, devices, settings      work that takes part in transactions, or commits
-//! transaction     the gate, the commit, its superblocks
-//! editor, refs    changes of trees, and of references to what they hold
-//! changes         what waits in memory for the next commit: references, space, log, counts
-//! space           block groups, chunks and what of them is free: told of changes, reads trees, never joins or commits
-//! store           blocks and trees, to be read; told what became of them
-//! tree, stop      the state of one tree; the end of all writing
+//! pool          Pool: the face; what it does is done by the parts
+//! ──────────────────────────────────────────────────────────────────────────────────────────────
+//! log_writer    LogWriter, LogReplay          relocate  Relocator        defragment, devices
+//! transaction   Transactions: the gate, the commit, its superblocks; Roots: trees come; Placer: blocks get addresses
+//! dropping      TreeDropper: trees go         extent_tree  ExtentTree: references are applied
+//! checksums     ChecksumTree
+//! editor        Editor: items of trees
+//! changes       what waits in memory for the next commit: references, space, log, counts
+//! refs          References: of extents, recorded and waiting             log  state of the log
+//! space         block groups, chunks and what of them is free: told of changes, reads trees, never joins or commits
+//! store         blocks and trees, to be read; told what became of them
+//! tree, stop    the state of one tree; the end of all writing
 //! ```
+//!
+//! A part is made of what it works with (`ChecksumTree::of(&editor)`), and knows nothing of a row above its own: `cargo xtask tidy`
+//! refuses modules that import each other.
 //!
 //! The walk of a read: a [`TreeRoot`] says where a root lies; a [`Cursor`] goes down from it through blocks in memory with
 //! the [`Tree`] locked for reading, and keeps the path. A block that is not in memory is read with the lock given
@@ -28,15 +35,19 @@
 //! - no key of a child reaches the key of the parent's next slot, so no block is met twice in one walk.
 
 mod changes;
+mod checksums;
 mod committed;
 mod defragment;
 mod devices;
 mod difference;
+mod dropping;
 mod editor;
 mod error;
+mod extent_tree;
 mod habit;
 mod histogram;
 mod log;
+mod log_writer;
 mod options;
 mod pool;
 mod pressure;
@@ -51,23 +62,24 @@ mod store;
 mod transaction;
 mod tree;
 
+pub use checksums::ChecksumTree;
 pub use committed::{Committed, CommittedExtent};
 pub use defragment::Defragmented;
 pub use devices::replace::Replacing;
 pub use devices::{JoiningDevice, Parted};
 pub use difference::{Difference, DifferenceCounts, Differing, ItemPlace};
+pub use dropping::TreeDropper;
+pub use dropping::relocations::RelocationTree;
 pub use editor::{Editor, Verdict};
 pub use error::TreeError;
 pub use histogram::{BUCKETS, HistogramCounts, Timing};
-pub use log::enter::{LogChange, LogRange, Logging};
-pub use log::replayed::LogTree;
-pub use log::sync::LogTicket;
-pub use log::{LogStatistics, SyncMeasure, Unlogged};
+pub use log::{LogStatistics, LogTicket, SyncMeasure, Unlogged};
+pub use log_writer::enter::{LogChange, LogRange, Logging};
+pub use log_writer::replayed::{LogReplay, LogTree};
 pub use options::{Clock, DEFAULT_CACHE_BYTES, DiscardMode, OpenOptions, WriteBackWish, WriterOptions};
 pub use pool::Pool;
 pub use pressure::PressureListener;
-pub use refs::DataRange;
-pub use refs::relocations::RelocationTree;
+pub use refs::{DataRange, References};
 pub use relocate::destage::{Destaging, WaitingExtent};
 pub use relocate::{Moved, Observer, Relocation};
 pub use root::TreeRoot;
@@ -77,13 +89,15 @@ pub use space::close::GroupStatus;
 pub use space::data::ReservedExtent;
 pub use space::membership::Withheld;
 pub use space::summary::{DeviceSpace, GroupSummary, Room, SpaceSummary, Spread};
-pub use space::writeback_tier::{InTransit, WriteBackSettings, WriteBackStatus};
+pub use space::writeback_space::{InTransit, WriteBackStatus};
+pub use space::writeback_tier::WriteBackSettings;
 pub use stop::StopOnPanic;
 pub use store::Store;
 pub use store::cache::CacheStatistics;
 pub use store::cursor::{Cursor, Readahead};
 pub use store::hold::FreedSpaceHold;
 pub use transaction::exclusive::ExclusiveOperation;
+pub use transaction::roots::Roots;
 pub use transaction::statistics::{CommitPhase, CommitReport, CommitStatistics, LEVELS, TreeKind};
 pub use transaction::{Need, Transaction};
 pub use tree::Tree;

@@ -3,11 +3,9 @@
 
 use crate::error::TreeError;
 use crate::store::Store;
-use crate::transaction::{Need, Transactions};
 use brindle_ondisk::item::{LogSettingsItem, PoolSettingsItem};
 use brindle_ondisk::{Item, RootId};
 use brindle_policy::log::LogProfile;
-use zerocopy::IntoBytes;
 
 /// Permanent settings of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,30 +26,6 @@ pub(crate) fn stored(store: &Store) -> Result<PoolSettings, TreeError> {
         Err(defect) => Err(TreeError::item(RootId::DEV_TREE, key, defect)),
     })?;
     Ok(found.transpose()?.flatten().unwrap_or_default())
-}
-
-/// Stores other settings; durable with the next commit.
-pub(crate) fn store(transactions: &Transactions, settings: &PoolSettings) -> Result<(), TreeError> {
-    let tree = transactions.store().tree(RootId::DEV_TREE)?;
-    let item = PoolSettingsItem {
-        version: PoolSettingsItem::VERSION.into(),
-        small_file_bytes: settings.small_file_bytes.into(),
-    };
-    let transaction = transactions.join(Need::items(1))?;
-    transaction.replace(&tree, &PoolSettingsItem::KEY, item.as_bytes())
-}
-
-/// Stores another profile of the log, and goes by it from now on; durable with the next commit.
-///
-/// # Errors
-/// A pool that is not written.
-pub(crate) fn store_log_profile(transactions: &Transactions, profile: LogProfile) -> Result<(), TreeError> {
-    let tree = transactions.store().tree(RootId::DEV_TREE)?;
-    let item = LogSettingsItem { version: LogSettingsItem::VERSION.into(), copies: profile.copies().into() };
-    let transaction = transactions.join(Need::items(1))?;
-    transaction.replace(&tree, &LogSettingsItem::KEY, item.as_bytes())?;
-    transactions.changes().space.use_log_profile(profile);
-    Ok(())
 }
 
 /// Profile of the log that is stored in the pool.

@@ -2,7 +2,6 @@
 //! pool was opened, and the counts of the volume since. Commits write them; errors of writing alone are no reason for
 //! one, for a device that takes nothing would bring about one after the other.
 
-use crate::editor::Editor;
 use crate::error::TreeError;
 use crate::store::Store;
 use brindle_ondisk::item::DevStats;
@@ -36,33 +35,6 @@ impl Default for Statistics {
 impl Record {
     fn now(&self, counted: &DevStats) -> DevStats {
         self.base.plus(&counted.minus(&self.since))
-    }
-}
-
-impl Editor<'_> {
-    /// Forgets the statistics of a device that leaves the pool: another one may have its id later.
-    pub(crate) fn remove_statistics(&self, devid: DevId) -> Result<(), TreeError> {
-        let tree = self.store.tree(RootId::DEV_TREE)?;
-        if self.store.with_item(&tree, &key_of(devid), |_| ())?.is_some() {
-            self.remove(&tree, &key_of(devid))?;
-        }
-        self.changes.statistics.lock().remove(&devid);
-        Ok(())
-    }
-
-    /// Writes what has changed.
-    pub(crate) fn write_statistics(&self) -> Result<(), TreeError> {
-        let tree = self.store.tree(RootId::DEV_TREE)?;
-        for device in self.store.volume().devices() {
-            let record = self.changes.statistics.record(device.devid);
-            let now = record.now(&counted(&device));
-            if now == record.written {
-                continue;
-            }
-            self.replace(&tree, &key_of(device.devid), &now.to_bytes())?;
-            self.changes.statistics.lock().entry(device.devid).or_default().written = now;
-        }
-        Ok(())
     }
 }
 
@@ -109,6 +81,22 @@ impl Statistics {
         })
     }
 
+    /// Forgets a device that leaves the pool: another one may have its id later.
+    pub(crate) fn forget(&self, devid: DevId) {
+        self.lock().remove(&devid);
+    }
+
+    /// Counts of a device, if its item does not have them.
+    pub(crate) fn unwritten(&self, device: &DeviceStatus) -> Option<DevStats> {
+        let record = self.record(device.devid);
+        Some(record.now(&counted(device))).filter(|now| *now != record.written)
+    }
+
+    /// The item of a device has these counts.
+    pub(crate) fn note_written(&self, devid: DevId, counts: DevStats) {
+        self.lock().entry(devid).or_default().written = counts;
+    }
+
     /// A device has another id.
     pub(crate) fn renumber(&self, devid: DevId, new: DevId) {
         let mut records = self.lock();
@@ -136,7 +124,8 @@ fn stored(store: &Store, devid: DevId) -> Result<DevStats, TreeError> {
     Ok(stored.flatten().unwrap_or_default())
 }
 
-fn key_of(devid: DevId) -> Key {
+/// Key of a device's item.
+pub(crate) fn key_of(devid: DevId) -> Key {
     // `BTRFS_DEV_STATS_OBJECTID`
     Key::new(ObjectId::new(0), KeyType::PERSISTENT_ITEM, devid.get())
 }

@@ -1,6 +1,6 @@
 //! The items of an inode, in the order of their keys.
 
-use super::writer::ItemQueue;
+use super::queue::ItemQueue;
 use crate::attributes::{InodeId, Timestamp};
 use crate::directory::name::check_name;
 use crate::error::FsError;

@@ -16,6 +16,7 @@
 
 pub(crate) mod encode;
 pub(crate) mod inode;
+mod queue;
 mod space;
 mod stream;
 pub(crate) mod writer;

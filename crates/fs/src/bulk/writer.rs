@@ -4,6 +4,7 @@ use super::encode::BulkPiece;
 use super::inode::{
     BulkEntry, BulkInode, ItemContext, inline_header, push_entries, push_names, push_target, push_xattrs,
 };
+use super::queue::ItemQueue;
 use super::space::{DataSpace, Place as DataPlace};
 use super::stream::Stream;
 use crate::attributes::InodeId;
@@ -22,7 +23,7 @@ use brindle_ondisk::item::{
 use brindle_ondisk::{Incompat, Key, KeyType, Logical, ObjectId, RootId, to_u64, to_usize};
 use brindle_policy::placement::PlacementClass;
 use brindle_policy::tier::files::tier_of_mark;
-use brindle_tree::{DataRange, Need, Tree, TreeError};
+use brindle_tree::{ChecksumTree, DataRange, Need, Roots, Tree, TreeError};
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread::Scope;
@@ -35,29 +36,6 @@ const QUEUE_BYTES: usize = 512 << 10;
 const EXTENT_MAX_BYTES: u64 = 128 << 20;
 /// Items that a step changes beside its own: the paths that they come by.
 const STEP_ITEMS: usize = 8;
-
-/// Items that are to enter a tree, in order.
-#[derive(Debug, Default)]
-pub(super) struct ItemQueue {
-    items: Vec<(Key, Range<usize>)>,
-    bytes: Vec<u8>,
-}
-
-impl ItemQueue {
-    /// Adds an item behind the others.
-    pub(super) fn push(&mut self, key: Key, parts: &[&[u8]]) {
-        let start = self.bytes.len();
-        for part in parts {
-            self.bytes.extend_from_slice(part);
-        }
-        self.items.push((key, start..self.bytes.len()));
-    }
-
-    /// The room that they take in leaves.
-    fn space(&self) -> usize {
-        self.bytes.len() + self.items.len() * size_of::<brindle_ondisk::ItemHeader>()
-    }
-}
 
 /// A file whose contents are being taken in.
 #[derive(Debug)]
@@ -153,7 +131,7 @@ impl<'f> BulkWriter<'f> {
         self.parts.core.change(Need::items(16), |edit: &Edit<'_>| {
             let pool = edit.editor.store();
             let item = new_root_item(uuid, edit.generation(), edit.now, pool.nodesize());
-            let tree = edit.editor.create_tree(id, 0, &item)?;
+            let tree = Roots::of(&edit.editor).create(id, 0, &item)?;
             let (flags, xattrs) = (InodeFlags::empty(), Vec::new());
             let root = planned_root(id, 0, Inheritance { mode: ROOT_MODE, gid: 0, flags, xattrs });
             let first = FirstName { parent: ObjectId::FIRST_FREE, name: b"..", index: 0 };
@@ -444,10 +422,10 @@ impl<'f> BulkWriter<'f> {
                 transaction.insert_all(tree, &items)?;
             }
             for (range, reference) in self.references.drain(..) {
-                transaction.add_data_reference(range, &reference, true);
+                transaction.references().add_data(range, &reference, true);
             }
             for (start, sums) in self.checksums.drain(..) {
-                transaction.insert_checksums(start, &sums)?;
+                ChecksumTree::of(&transaction).insert(start, &sums)?;
             }
             Ok(())
         };

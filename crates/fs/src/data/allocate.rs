@@ -4,7 +4,7 @@ use super::promise::Promise;
 use super::write::{FILE_SIZE_MAX, Stamp};
 use crate::core::inodes::Inode;
 use crate::data::FileData;
-use crate::data::writeback::Cause;
+use crate::data::output::Cause;
 use crate::error::FsError;
 use crate::extent::edit::{FileEditor, STEP_EXTENTS, need_of, set_flags, settle};
 use crate::extent::file_extent::{Contents, DiskPart, FileExtent};

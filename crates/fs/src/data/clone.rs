@@ -3,7 +3,7 @@
 use super::write::{FILE_SIZE_MAX, Stamp};
 use crate::core::inodes::exclusive_both;
 use crate::data::FileData;
-use crate::data::writeback::Cause;
+use crate::data::output::Cause;
 use crate::error::FsError;
 use crate::extent::edit::{FileEditor, STEP_EXTENTS, need_of, settle};
 use crate::extent::file_extent::{Contents, FileExtent};

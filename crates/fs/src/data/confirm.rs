@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 impl FileData {
     pub(crate) fn confirm_times(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
-        if !inode.data.memory().forget_provisional() {
+        if !inode.data.memory().times.forget_provisional() {
             return Ok(());
         }
         let _writing = self.core.writing()?;

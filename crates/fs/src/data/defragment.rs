@@ -14,9 +14,9 @@
 //! **Sharing.** An extent that a snapshot or another file has too stays, unless the caller wants a copy of its own: that takes
 //! space.
 
+use super::output::Cause;
 use super::output::{Experience, Manner};
 use super::promise::Promise;
-use super::writeback::Cause;
 use crate::compression::choice::CompressionChoice;
 use crate::data::FileData;
 use crate::error::FsError;
@@ -165,7 +165,7 @@ impl Turn<'_> {
             return Ok(true);
         };
         let transaction = self.files.core.pool().join(Need::freeing(1))?;
-        Ok(transaction.is_data_shared(&self.tree, part.extent(), &reference)?)
+        Ok(transaction.references().is_data_shared(&self.tree, part.extent(), &reference)?)
     }
 
     /// Writes extents anew, unless they would lie no better.

@@ -9,7 +9,7 @@ use crate::extent::edit::{FileEditor, ITEMS_PER_LEAF, STEP_EXTENTS, need_of, set
 use crate::extent::file_extent::{Contents, FileExtent};
 use brindle_ondisk::Incompat;
 use brindle_ondisk::item::{Compression, InodeFlags};
-use brindle_tree::{Editor, Tree};
+use brindle_tree::{ChecksumTree, Editor, Tree};
 use std::sync::Arc;
 
 /// Approximate upper bound on the extents that a step of writeback replaces and makes.
@@ -187,7 +187,7 @@ fn enter_one(
     }
     editor.put(piece, true)?;
     if let Some(span) = piece.disk_part().filter(|_| !checksums.is_empty()) {
-        transaction.insert_checksums(span.disk, checksums)?;
+        ChecksumTree::of(transaction).insert(span.disk, checksums)?;
         checksums.clear();
     }
     Ok(())

@@ -19,7 +19,7 @@ use crate::pages::state::WritingPiece;
 use brindle_interval::runs;
 use brindle_ondisk::item::{Compression, InodeFlags};
 use brindle_ondisk::{Logical, to_usize};
-use brindle_tree::{Editor, Need, Tree};
+use brindle_tree::{ChecksumTree, Editor, Need, Tree};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -186,7 +186,7 @@ impl FileData {
             if overwrite.piece.is_zeros() {
                 editor.divide(&written(&overwrite.piece, &overwrite.range, transaction))?;
                 if !checksums.is_empty() {
-                    transaction.insert_checksums(overwrite.at, &checksums)?;
+                    ChecksumTree::of(transaction).insert(overwrite.at, &checksums)?;
                 }
             }
         }
@@ -236,7 +236,9 @@ fn is_unshared(
     piece: &FileExtent,
 ) -> Result<bool, FsError> {
     match (piece.disk_part(), piece.reference(file)) {
-        (Some(span), Some(reference)) => Ok(!transaction.is_data_shared(tree, span.extent(), &reference)?),
+        (Some(span), Some(reference)) => {
+            Ok(!transaction.references().is_data_shared(tree, span.extent(), &reference)?)
+        }
         _ => Ok(false),
     }
 }

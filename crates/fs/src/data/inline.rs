@@ -5,7 +5,7 @@ use crate::attributes::InodeId;
 use crate::compression::choice::CompressionChoice;
 use crate::compression::compress;
 use crate::data::FileData;
-use crate::data::writeback::Cause;
+use crate::data::output::Cause;
 use crate::error::FsError;
 use crate::extent::file_extent::{Contents, FileExtent};
 use brindle_ondisk::item::{Compression, FileExtentHeader, InodeFlags};

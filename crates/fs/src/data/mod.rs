@@ -24,7 +24,7 @@ pub(crate) mod defragment;
 mod enter;
 mod in_place;
 mod inline;
-mod output;
+pub(crate) mod output;
 mod promise;
 mod truncate;
 mod verify;

@@ -19,6 +19,16 @@ use brindle_sync::parallel;
 use brindle_tree::{ReservedExtent, TreeError};
 use std::ops::Range;
 
+/// Reason for writing contents back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// They are to be durable soon: a sync waits for them, or a name that takes the place of another, or the file is one that
+    /// is synced often.
+    Sync,
+    /// Room in memory, a commit, or an operation that needs extents.
+    Other,
+}
+
 /// The longest extent (`BTRFS_MAX_EXTENT_SIZE`), in bytes.
 pub(super) const EXTENT_MAX_BYTES: u64 = 128 << 20;
 /// Approximate number of bytes that one task checksums and writes.

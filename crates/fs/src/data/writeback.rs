@@ -1,7 +1,7 @@
 //! Writeback of dirty contents to the devices.
 
 use super::inline::inline_piece;
-use super::output::{EXTENT_MAX_BYTES, Experience, Manner, Output};
+use super::output::{Cause, EXTENT_MAX_BYTES, Experience, Manner, Output};
 use super::promise::Promise;
 use crate::attributes::InodeId;
 use crate::core::inodes::Inode;
@@ -24,16 +24,6 @@ const GROUP_BYTES: u64 = EXTENT_MAX_BYTES;
 const GROUP_RANGES: usize = 1024;
 /// Upper bound on the files that a writer writes back before it may go on.
 const FLUSHED_FILES_MAX: usize = 64;
-
-/// Reason for writing contents back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// They are to be durable soon: a sync waits for them, or a name that takes the place of another, or the file is one that
-    /// is synced often.
-    Sync,
-    /// Room in memory, a commit, or an operation that needs extents.
-    Other,
-}
 
 /// One writeback of one file.
 struct Job<'p> {

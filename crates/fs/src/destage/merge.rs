@@ -24,7 +24,9 @@ use crate::extent::file_extent::{Contents, DiskPart, FileExtent};
 use brindle_ondisk::item::Compression;
 use brindle_ondisk::{Generation, Logical, to_u64, to_usize};
 use brindle_policy::writeback::DataPlace;
-use brindle_tree::{Destaging, InTransit, Moved, Observer, ReservedExtent, Transaction, Tree, WaitingExtent};
+use brindle_tree::{
+    ChecksumTree, Destaging, InTransit, Moved, Observer, ReservedExtent, Transaction, Tree, WaitingExtent,
+};
 use brindle_volume::DataChecksums;
 use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
@@ -285,7 +287,7 @@ impl WriteBackTier {
             let _changing = inode.data.begin_change();
             let mut editor = FileEditor::new(transaction, &self.extents, &tree, run.file);
             editor.put(&piece, run.home.is_none())?;
-            transaction.insert_checksums(at, &checksums)?;
+            ChecksumTree::of(transaction).insert(at, &checksums)?;
             if run.home.is_some() {
                 editor.join(&run.range)?;
             }
@@ -311,13 +313,13 @@ impl WriteBackTier {
             let (Some(span), Some(reference)) = (piece.disk_part(), piece.reference(run.file)) else {
                 return Ok(false);
             };
-            if transaction.is_data_referred_elsewhere(tree, span.extent(), &reference)? {
+            if transaction.references().is_data_referred_elsewhere(tree, span.extent(), &reference)? {
                 return Ok(false);
             }
         }
         match run.home.as_ref().map(|home| (home.disk_part(), home.reference(run.file))) {
             Some((Some(span), Some(reference))) => {
-                Ok(!transaction.is_data_shared(tree, span.extent(), &reference)?)
+                Ok(!transaction.references().is_data_shared(tree, span.extent(), &reference)?)
             }
             _ => Ok(true),
         }

@@ -125,7 +125,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
             for piece in rest.iter().chain([last]) {
                 self.editor.remove(self.tree, &piece.key(self.file))?;
                 if let (Some(span), Some(reference)) = (piece.disk_part(), piece.reference(self.file)) {
-                    self.editor.drop_data_reference(span.extent(), &reference);
+                    self.editor.references().drop_data(span.extent(), &reference);
                 }
             }
         }
@@ -229,7 +229,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
                     }
                     // Not before: of a leaf that a snapshot has too, the copy's references come with the change of it.
                     if let (Some(span), Some(reference)) = (piece.disk_part(), piece.reference(self.file)) {
-                        self.editor.drop_data_reference(span.extent(), &reference);
+                        self.editor.references().drop_data(span.extent(), &reference);
                     }
                 }
                 Edit::Shorten(front) => self.rewrite(&front)?,
@@ -254,7 +254,7 @@ impl<'e, 'p> FileEditor<'e, 'p> {
 
     fn refer(&self, piece: &FileExtent, is_new: bool) {
         if let (Some(span), Some(reference)) = (piece.disk_part(), piece.reference(self.file)) {
-            self.editor.add_data_reference(span.extent(), &reference, is_new);
+            self.editor.references().add_data(span.extent(), &reference, is_new);
         }
     }
 

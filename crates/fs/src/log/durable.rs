@@ -1,6 +1,6 @@
 //! Waits for the devices: fsync of a file, commit, sync of everything.
 
-use crate::data::writeback::Cause;
+use crate::data::output::Cause;
 use crate::error::FsError;
 use crate::extent::open_file::OpenFile;
 use crate::log::FsLog;

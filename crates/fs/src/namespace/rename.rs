@@ -10,7 +10,7 @@ use super::unlink::Leaving;
 use crate::attributes::InodeId;
 use crate::core::edit::{Edit, NameForm, Place, directory_bytes};
 use crate::core::inodes::{Inode, NameLocks, lock_names};
-use crate::data::writeback::Cause;
+use crate::data::output::Cause;
 use crate::directory::entry::{Child, NamePlace, Target, freed_entry_bytes, frozen_flags};
 use crate::directory::name::check_name;
 use crate::error::FsError;

@@ -237,7 +237,7 @@ impl Edit<'_> {
             Verdict::Remove
         })?;
         for (range, reference) in dropped {
-            self.editor.drop_data_reference(range, &reference);
+            self.editor.references().drop_data(range, &reference);
         }
         Ok(())
     }

@@ -18,7 +18,6 @@
 //! So a provisional time outlives a crash only, and only where contents came home before their time did.
 
 use crate::attributes::{Attributes, Timestamp};
-use crate::pages::state::Memory;
 use brindle_ondisk::item::{InodeItem, Timespec};
 
 /// Times of the last changes of contents that the inode item does not have.
@@ -82,6 +81,12 @@ impl Times {
         }
     }
 
+    /// Forgets a provisional time that the item lacks. Returns true if the item has one.
+    pub(crate) fn forget_provisional(&mut self) -> bool {
+        self.provisional = None;
+        self.confirmed.is_some()
+    }
+
     /// Takes provisional times out of the item.
     pub(crate) fn restore(&mut self, item: &mut InodeItem) {
         let (modified, changed) = shown(item, self.confirmed.take());
@@ -115,12 +120,4 @@ fn set_times(item: &mut InodeItem, time: Timestamp) {
     item.mtime = Timespec::from(time);
     // The inode may have been changed since.
     item.ctime = Timespec::from(time.max(Timestamp::from(&item.ctime)));
-}
-
-impl Memory {
-    /// Forgets a provisional time that the item lacks. Returns true if the item has one.
-    pub(crate) fn forget_provisional(&mut self) -> bool {
-        self.times.provisional = None;
-        self.times.confirmed.is_some()
-    }
 }

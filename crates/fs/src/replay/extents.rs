@@ -7,6 +7,7 @@ use crate::extent::file_extent::FileExtent;
 use crate::replay::Replay;
 use brindle_ondisk::item::{self, Compression, InodeFlags, InodeItem};
 use brindle_ondisk::{Defect, Incompat, Key};
+use brindle_tree::{ChecksumTree, LogReplay};
 
 impl Replay<'_> {
     /// Takes everything out of a file that begins behind its end.
@@ -51,15 +52,15 @@ impl Replay<'_> {
             Compression::None | Compression::Zlib => {}
         }
         let is_new = match piece.disk_part() {
-            Some(span) => editor.claim_data(span.extent())?,
+            Some(span) => LogReplay::of(editor).claim_data(span.extent())?,
             None => false,
         };
         change.put(&piece, is_new)?;
         change.finish_bytes()?;
         let Some(range) = piece.checksummed() else { return Ok(()) };
         if !inode.inode_flags().contains(InodeFlags::NODATASUM) {
-            for (start, checksums) in editor.logged_checksums(log, range)? {
-                editor.insert_checksums(start, &checksums)?;
+            for (start, checksums) in LogReplay::of(editor).checksums(log, range)? {
+                ChecksumTree::of(editor).insert(start, &checksums)?;
             }
         }
         Ok(())

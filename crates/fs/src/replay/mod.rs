@@ -27,7 +27,7 @@ use crate::error::FsError;
 use crate::extent::Extents;
 use brindle_ondisk::item::InodeItem;
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId};
-use brindle_tree::{LogTree, Need, Readahead, Tree, TreeError};
+use brindle_tree::{LogReplay, LogTree, Need, Readahead, Tree, TreeError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ pub(crate) fn replay_log(core: &Core, extents: &Extents, directories: &Directori
     let now = core.writing()?.options.host.now().into();
     let transaction = core.pool().join(Need::freeing(ITEMS))?;
     let edit = Edit { editor: *transaction, now, log_book: &core.log_book };
-    edit.editor.keep_log()?;
+    LogReplay::of(&edit.editor).keep_log()?;
     for log in &logs {
         let tree = match core.pool().tree(log.subvolume) {
             // Deleted since: the log went with it.

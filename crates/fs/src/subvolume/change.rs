@@ -14,7 +14,7 @@ use crate::uuid_tree::UuidKind;
 use brindle_ondisk::item::{FileType, InodeFlags, RootFlags, RootItem, Timespec};
 use brindle_ondisk::{Defect, Generation, Incompat, Key, KeyType, ObjectId, RootId, Uuid, name_hash};
 use brindle_sync::RwLockReadGuard;
-use brindle_tree::{Need, Readahead, TreeError};
+use brindle_tree::{Need, Readahead, Roots, TreeError};
 use std::cmp::Ordering;
 use zerocopy::{FromBytes, FromZeros};
 
@@ -55,7 +55,7 @@ impl Subvolumes {
         let index = self.directories.new_index(place.tree, parent, &mut names)?;
         self.core.change(Need::items(16), |edit| {
             let item = new_root_item(uuid, edit.generation(), edit.now, edit.editor.store().nodesize());
-            let tree = edit.editor.create_tree(id, 0, &item)?;
+            let tree = Roots::of(&edit.editor).create(id, 0, &item)?;
             let root = planned_root(id, new.uid, inheritance);
             let first = FirstName { parent: ObjectId::FIRST_FREE, name: PARENT, index: 0 };
             edit.insert_inode(&tree, &root, Some(first))?;
@@ -248,7 +248,7 @@ impl Subvolumes {
             return Ok(());
         }
         self.core.change(Need::items(3), |edit| {
-            let received = edit.editor.change_root_item(id, |item| {
+            let received = Roots::of(&edit.editor).change_item(id, |item| {
                 item.flags.set(with_read_only(item.root_flags(), read_only).bits());
                 let received = item.received_uuid;
                 if !read_only {
@@ -324,7 +324,7 @@ impl Edit<'_> {
         item: &RootItem,
         index: u64,
     ) -> Result<(), TreeError> {
-        self.editor.snapshot(origin.tree(), id, item)?;
+        Roots::of(&self.editor).snapshot(origin.tree(), id, item)?;
         self.name_subvolume(place, id, u64::MAX, index)?;
         self.add_uuid(UuidKind::Subvolume, item.uuid, id)?;
         self.add_uuid(UuidKind::Received, item.received_uuid, id)
@@ -340,7 +340,7 @@ impl Edit<'_> {
 
     /// A subvolume has lost its name: what is left of it is to be dropped.
     fn condemn(&self, id: RootId) -> Result<(), TreeError> {
-        let uuids = self.editor.change_root_item(id, |item| {
+        let uuids = Roots::of(&self.editor).change_item(id, |item| {
             item.flags.set((item.root_flags() | RootFlags::DEAD).bits());
             item.refs.set(0);
             item.drop_progress = Key::MIN;

@@ -3,7 +3,7 @@
 use crate::error::FsError;
 use crate::subvolume::Subvolumes;
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId};
-use brindle_tree::{Need, Readahead, TreeError};
+use brindle_tree::{Need, Readahead, TreeDropper, TreeError};
 
 /// Number of blocks of a deleted subvolume that are dropped in one step. Each may take a change of the extent tree.
 const BLOCKS_PER_STEP: usize = 64;
@@ -54,7 +54,10 @@ impl Subvolumes {
         // The reservation of a full step may exceed a small pool's reserve for freeing space.
         let mut blocks = BLOCKS_PER_STEP;
         loop {
-            match self.core.change(Need::freeing(blocks), |edit| edit.editor.drop_tree(&tree, blocks)) {
+            match self
+                .core
+                .change(Need::freeing(blocks), |edit| TreeDropper::of(&edit.editor).drop_part(&tree, blocks))
+            {
                 Err(FsError::Tree(TreeError::NoSpace(_))) if blocks > 1 => blocks /= 4,
                 dropped => return dropped.map(|_| true),
             }

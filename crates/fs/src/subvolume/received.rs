@@ -6,7 +6,7 @@ use crate::subvolume::Subvolumes;
 use crate::subvolume::change::with_read_only;
 use crate::uuid_tree::UuidKind;
 use brindle_ondisk::{Generation, RootId, Uuid};
-use brindle_tree::Need;
+use brindle_tree::{Need, Roots};
 
 impl Subvolumes {
     pub(crate) fn finish_received(&self, id: RootId, uuid: Uuid, transid: u64) -> Result<(), FsError> {
@@ -22,7 +22,7 @@ impl Subvolumes {
         }
         self.core.change(Need::items(4), |edit| {
             let (generation, now) = (edit.generation(), edit.now);
-            let before = edit.editor.change_root_item(id, |item| {
+            let before = Roots::of(&edit.editor).change_item(id, |item| {
                 let before = item.received_uuid;
                 item.received_uuid = uuid;
                 (item.stransid, item.rtransid) = (Generation::new(transid), generation);

@@ -1,13 +1,13 @@
 //! Locations of the leaves of a tree, taken from the blocks above them.
 
 use super::Defragmenter;
-use crate::editor::Editor;
 use crate::error::TreeError;
+use crate::refs::References;
 use crate::store::Store;
 use crate::store::cursor::Readahead;
 use crate::store::cursor::may_be_shared;
 use crate::tree::Tree;
-use brindle_ondisk::{Generation, Key, KeyPtr, Logical, Node};
+use brindle_ondisk::{Generation, Key, KeyPtr, Logical};
 use brindle_policy::defragment::{Leaf, Scatter};
 use std::sync::Arc;
 
@@ -52,14 +52,14 @@ impl Defragmenter<'_> {
             return Ok(next);
         };
         let last_snapshot = tree.read().last_snapshot;
-        let editor = self.transactions.editor(Generation::new(0));
+        let references = self.transactions.editor(Generation::new(0)).references();
         // The root is not shared.
         let mut is_shared = false;
         for node in cursor.nodes().skip(1) {
-            is_shared |= may_be_shared(node, last_snapshot) && editor.is_block_shared(node)?;
+            is_shared |= may_be_shared(node, last_snapshot) && references.is_block_shared(node)?;
         }
         for child in parent.key_ptrs() {
-            let may_move = !is_shared && !editor.is_child_shared(child, last_snapshot)?;
+            let may_move = !is_shared && !is_child_shared(&references, child, last_snapshot)?;
             stretch.leaves.push(Leaf { at: child.blockptr.get(), may_move });
             stretch.places.push((child.blockptr, child.key));
         }
@@ -67,13 +67,10 @@ impl Defragmenter<'_> {
     }
 }
 
-impl Editor<'_> {
-    fn is_child_shared(&self, child: &KeyPtr, last_snapshot: Generation) -> Result<bool, TreeError> {
-        Ok(child.generation <= last_snapshot && self.block_references(child.blockptr, 0)?.count > 1)
-    }
-
-    /// Returns true if more than one block refers to a block.
-    pub(crate) fn is_block_shared(&self, node: &Node) -> Result<bool, TreeError> {
-        Ok(self.block_references(node.header().bytenr, node.level())?.count > 1)
-    }
+fn is_child_shared(
+    references: &References<'_>,
+    child: &KeyPtr,
+    last_snapshot: Generation,
+) -> Result<bool, TreeError> {
+    Ok(child.generation <= last_snapshot && references.of_block(child.blockptr, 0)?.count > 1)
 }

@@ -9,6 +9,7 @@ use crate::error::TreeError;
 use crate::space::Space;
 use crate::statistics::Statistics;
 use crate::store::Store;
+use crate::transaction::device_items::remove_statistics;
 use crate::transaction::{Need, Transactions};
 use brindle_device::WritableDevice;
 use brindle_ondisk::item::DevItem;
@@ -103,7 +104,7 @@ impl<'p> Devices<'p> {
         let known = self.store.volume().devices().into_iter().find(|known| known.devid == devid);
         let known = known.filter(|known| !known.is_seed).ok_or(TreeError::NoDevice(devid))?;
         transaction.remove(&*self.store.tree(RootId::CHUNK_TREE)?, &item_key(devid))?;
-        transaction.remove_statistics(devid)?;
+        remove_statistics(&transaction, devid)?;
         let device = self.space.device_left(self.store, devid, known.total_bytes);
         drop(transaction);
         Ok(Some(Parted { device }))

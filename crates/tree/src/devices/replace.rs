@@ -21,6 +21,7 @@
 use crate::devices::Devices;
 use crate::editor::Editor;
 use crate::error::TreeError;
+use crate::transaction::device_items::remove_statistics;
 use brindle_device::WritableDevice;
 use brindle_ondisk::item::{DevItem, DevReplaceItem};
 use brindle_ondisk::{DevId, Key, KeyType, ObjectId, RootId};
@@ -102,7 +103,7 @@ fn enter(editor: &Editor<'_>, devid: DevId, item: &DevReplaceItem) -> Result<(),
         }
     })?;
     store.volume().mark_device(devid, editor.generation);
-    editor.remove_statistics(devid)?;
+    remove_statistics(editor, devid)?;
     let key = Key::new(ObjectId::new(0), KeyType::DEV_REPLACE, 0);
     editor.replace(&*store.tree(RootId::DEV_TREE)?, &key, item.as_bytes())
 }

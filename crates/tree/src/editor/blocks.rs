@@ -67,15 +67,15 @@ impl Blocks for Editor<'_> {
         new: &Node,
         may_be_shared: bool,
     ) -> Result<(), TreeError> {
-        self.block_copied(tree, old, new, may_be_shared)
+        self.references().block_copied(tree, old, new, may_be_shared)
     }
 
     fn is_shared(&self, block: &Node) -> Result<bool, TreeError> {
-        self.is_block_shared(block)
+        self.references().is_block_shared(block)
     }
 
     fn dropped(&self, tree: RootId, block: &Node) {
-        self.block_dropped(tree, block);
+        self.references().block_dropped(tree, block);
     }
 
     fn dirtied(&self) {

@@ -31,6 +31,7 @@ use remove::remove_range;
 
 use crate::changes::Changes;
 use crate::error::TreeError;
+use crate::refs::References;
 use crate::space::metadata::Load;
 use crate::store::Store;
 use crate::tree::Tree;
@@ -65,6 +66,12 @@ impl<'p> Editor<'p> {
     /// Blocks and trees of the pool.
     pub fn store(&self) -> &'p Store {
         self.store
+    }
+
+    /// References to extents, as the transaction sees and changes them.
+    pub fn references(&self) -> References<'p> {
+        let Changes { refs, space, .. } = self.changes;
+        References::new(self.store, refs, space, self.generation)
     }
 
     /// Pending changes, as far as space for them is concerned.

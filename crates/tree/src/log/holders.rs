@@ -9,7 +9,7 @@
 //!   of the transaction N of the log; one that fails is passed over. So no block of N may have lain at that place before. Of
 //!   this mount none has: blocks of N other than the log's are written when the log has ended, and no place is used twice
 //!   within a transaction. Of earlier mounts none has either, if N is beyond the reach of what they can have written: a
-//!   transaction is written before it is published, and up to [`PUBLISHED_WITHIN`] of them one after the other, so N must be
+//!   transaction is written before it is published, and up to [`PUBLISHED_WITHIN`](crate::transaction::commit::PUBLISHED_WITHIN) of them one after the other, so N must be
 //!   greater than the generation that was found by more than that. Until then the log has all copies.
 //! - **None is read where the log is lost.** Devices that don't hold the log have superblocks that point to none: those of the
 //!   last commit, and whatever writes them again before the next commit leaves the log out. So without the holders a mount
@@ -24,14 +24,12 @@
 //!   until its commit.
 
 use super::Log;
-use super::LogWriter;
-use crate::transaction::commit::PUBLISHED_WITHIN;
-use brindle_ondisk::{DevId, Generation, to_u64};
+use brindle_ondisk::DevId;
 use brindle_volume::DeviceSet;
 
 /// Devices that hold a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum LogHolders {
+pub(crate) enum LogHolders {
     /// Every device: all copies of the blocks, and superblocks everywhere.
     All,
     /// These have superblocks that point to it; blocks have all copies.
@@ -42,7 +40,7 @@ pub(super) enum LogHolders {
 
 impl LogHolders {
     /// Devices that get superblocks which point to the log.
-    pub(super) fn superblocks(&self) -> DeviceSet {
+    pub(crate) fn superblocks(&self) -> DeviceSet {
         match self {
             Self::All => DeviceSet::ALL,
             Self::Superblocks(devices) | Self::Alone(devices) => devices.iter().copied().collect(),
@@ -50,7 +48,7 @@ impl LogHolders {
     }
 
     /// Devices with the only copies.
-    pub(super) fn alone(&self) -> &[DevId] {
+    pub(crate) fn alone(&self) -> &[DevId] {
         match self {
             Self::Alone(devices) => devices,
             Self::All | Self::Superblocks(_) => &[],
@@ -58,27 +56,9 @@ impl LogHolders {
     }
 }
 
-impl LogWriter<'_> {
-    /// Devices that are to hold the log of a transaction.
-    pub(super) fn log_holders(&self, generation: Generation) -> LogHolders {
-        let within_reach = self.store.volume().opened_generation().get() + to_u64(PUBLISHED_WITHIN);
-        match self.transactions.changes().space.log_placement() {
-            Err(_) => LogHolders::All,
-            Ok(placement) => {
-                let devices = placement.devices.into_iter().map(DevId::new).collect();
-                match placement.is_reduced {
-                    true if generation.get() <= within_reach => LogHolders::All,
-                    true => LogHolders::Alone(devices),
-                    false => LogHolders::Superblocks(devices),
-                }
-            }
-        }
-    }
-}
-
 impl Log {
     /// Returns true if a log can go on with these holders.
-    pub(super) fn keeps_to(&self, holders: &LogHolders) -> bool {
+    pub(crate) fn keeps_to(&self, holders: &LogHolders) -> bool {
         let mut state = self.state();
         let before = state.holders.replace(holders.clone());
         before.is_none_or(|before| before == *holders || before.alone() == holders.alone())

@@ -1,50 +1,12 @@
-//! Log trees: changes fsynced after the last commit. The superblock points to a tree of log trees, which has a root
-//! item for each subvolume with a log; the log tree has copies of items of that subvolume, and the checksums of the
-//! data that they refer to. The next mount of the pool, by the kernel or brindle, replays it ([`LogTree`]).
-//!
-//! A log consists of ranges of keys and the items in them. Their meaning as names and files, and which changes need
-//! each other, is known in `fs`.
-//!
-//! **The walk of an fsync.** Contents are on the devices, and the running transaction N has the changed items. The
-//! fsync
-//! 1. takes part in N ([`Pool::begin_logging`]), not before N - 1 is durable, for the log says what has changed since;
-//!    changes that several items tell together are logged while nothing changes ([`Pool::begin_logging_alone`]);
-//! 2. copies the items, outside of all locks, and enters them into the subvolume's log tree, which lives in memory
-//!    like any tree ([`Logging::enter`]), and gets a [`LogTicket`];
-//! 3. syncs ([`Pool::sync_log`]): the first to get the log's lock writes for all that have entered something before that.
-//!    Changed blocks of the log get places, which lie side by side in the log reserve (`space/log_reserve.rs`), so that
-//!    each copy of them is one write; devices with these blocks, and with data that the log refers to, are flushed; the
-//!    first superblock of the fast devices, or of all, is that of the last commit but for the root of the log, and durable
-//!    when its write returns: a second flush. A disk that is being written to for other files is not waited for.
-//!
-//! Syncs run one at a time, beside entries for the next one and beside operations, but not beside the end of the log in a
-//! commit, nor beside an exclusive change. Of a log that has ended, the commit makes durable what was entered.
-//!
-//! **Blocks.** They have places in metadata space, and nothing that refers to them: reserved, not used, as far as
-//! `space` knows. One that has been written is copied when it changes again, as a superblock reaches it: the copy takes the
-//! next place of the reserve. All places go with the commit of N, which pins them until it is durable; then the reserve has
-//! them again.
-//!
-//! **A crash** before the superblocks of a sync finds the log of the last sync, whole; between those of several devices
-//! the one or the other, both whole. What N has freed is pinned, so that neither what the last commit reaches nor what
-//! the log refers to is overwritten. The superblocks of N itself point to no log.
-//!
-//! **A change that can't be logged** is a commit ([`Unlogged`] says why), and so is whatever fails: a log is never the only way.
+//! State of the log of the running transaction; the essay on logs is in `log_writer`.
 
-mod blocks;
-pub(crate) mod enter;
-mod holders;
-pub(crate) mod replayed;
-pub(crate) mod sync;
+pub(crate) mod holders;
 mod verify;
-
-use replayed::LogTree;
 
 use crate::histogram::Histogram;
 use crate::histogram::{HistogramCounts, Timing};
 use crate::space::Space;
 use crate::store::Store;
-use crate::transaction::Transactions;
 use crate::tree::Tree;
 use brindle_ondisk::{Generation, RootId};
 use brindle_sync::atomic::{AtomicU64, Ordering};
@@ -58,7 +20,7 @@ use std::sync::Arc;
 pub(crate) struct Log {
     state: Mutex<LogState>,
     /// Held while items are prepared, if that is told to be locked.
-    preparation: Mutex<()>,
+    pub(crate) preparation: Mutex<()>,
     /// Held during a sync, and by what syncs must not run beside: the end of the log, and exclusive changes.
     sync: Mutex<()>,
     /// Until this transaction is durable, nothing is logged.
@@ -70,25 +32,25 @@ pub(crate) struct Log {
 
 /// State of a log.
 #[derive(Debug, Default)]
-struct LogState {
+pub(crate) struct LogState {
     /// The transaction whose changes are logged.
-    generation: Generation,
+    pub(crate) generation: Generation,
     /// Devices that hold what was synced.
-    holders: Option<holders::LogHolders>,
+    pub(crate) holders: Option<holders::LogHolders>,
     /// The log trees, by subvolume.
-    trees: BTreeMap<RootId, Arc<Tree>>,
+    pub(crate) trees: BTreeMap<RootId, Arc<Tree>>,
     /// The tree of log trees.
-    roots: Option<Arc<Tree>>,
+    pub(crate) roots: Option<Arc<Tree>>,
     /// The subvolumes as of the last commit; `None` for what was none.
-    committed: HashMap<RootId, Option<Arc<Tree>>>,
+    pub(crate) committed: HashMap<RootId, Option<Arc<Tree>>>,
     /// Number of syncs begun, of this log and of those before: the next one takes along everything entered now.
-    begun: u64,
+    pub(crate) begun: u64,
     /// The number of the last one that is durable, counted from 1.
-    synced: u64,
+    pub(crate) synced: u64,
     /// Devices with data that was entered since: the next sync flushes them.
-    data_on: DeviceSet,
+    pub(crate) data_on: DeviceSet,
     /// Callers that wait for the sync of an even number, and for that of an odd one: two at most are to come.
-    callers: [u64; 2],
+    pub(crate) callers: [u64; 2],
 }
 
 impl LogState {
@@ -96,6 +58,13 @@ impl LogState {
     fn callers(&mut self, number: u64) -> &mut u64 {
         &mut self.callers[usize::from(!number.is_multiple_of(2))]
     }
+}
+
+/// Receipt for an entry in the log: it is durable with this sync, or this transaction. The greater of two covers both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LogTicket {
+    pub(crate) generation: Generation,
+    pub(crate) number: u64,
 }
 
 /// Reason for which an fsync became a commit.
@@ -184,19 +153,6 @@ pub struct LogStatistics {
     pub commits: [u64; Unlogged::ALL.len()],
 }
 
-/// Writes the log of a pool.
-#[derive(Clone, Copy)]
-pub(crate) struct LogWriter<'p> {
-    store: &'p Store,
-    transactions: &'p Transactions,
-}
-
-impl<'p> LogWriter<'p> {
-    pub(crate) fn of(transactions: &'p Transactions) -> Self {
-        Self { store: transactions.store(), transactions }
-    }
-}
-
 impl Default for Log {
     fn default() -> Self {
         Self {
@@ -224,7 +180,7 @@ impl Log {
         self.state.is_poisoned() || self.state().trees.values().any(|tree| tree.is_poisoned())
     }
 
-    fn state(&self) -> MutexGuard<'_, LogState> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, LogState> {
         self.state.lock()
     }
 
@@ -239,7 +195,7 @@ impl Log {
         self.unfit.fetch_max(generation.get(), Ordering::AcqRel);
     }
 
-    fn is_forbidden(&self, generation: Generation) -> bool {
+    pub(crate) fn is_forbidden(&self, generation: Generation) -> bool {
         self.unfit.load(Ordering::Acquire) >= generation.get()
     }
 
@@ -274,11 +230,31 @@ impl Log {
         self.counts().commits[why as usize] += 1;
     }
 
-    fn histogram(&self, of: SyncMeasure) -> &Histogram {
+    pub(crate) fn histogram(&self, of: SyncMeasure) -> &Histogram {
         &self.histograms[of as usize]
     }
 
-    fn counts(&self) -> MutexGuard<'_, LogStatistics> {
+    pub(crate) fn counts(&self) -> MutexGuard<'_, LogStatistics> {
         self.statistics.lock()
+    }
+
+    /// Counts a caller for the sync that its ticket waits for; false if that is durable already.
+    pub(crate) fn joins(&self, ticket: LogTicket) -> bool {
+        let mut state = self.state();
+        if state.synced >= ticket.number {
+            return false;
+        }
+        // Otherwise the log has ended, and its numbers with it.
+        if state.generation == ticket.generation {
+            *state.callers(ticket.number) += 1;
+        }
+        true
+    }
+
+    /// A sync is durable: returns how many callers it was for.
+    pub(crate) fn note_synced(&self, number: u64) -> u64 {
+        let mut state = self.state();
+        state.synced = number;
+        std::mem::take(state.callers(number))
     }
 }

@@ -1,5 +1,6 @@
 //! The pool: its store, and (of one that is written) its transactions.
 
+mod settings;
 mod space;
 mod work;
 

@@ -1,20 +1,20 @@
 //! Face of a pool for its log, and for work on all of it: relocation, defragmentation, scrub, settings, statistics.
 
-use super::Pool;
+use super::{Pool, settings};
 use crate::changes::Changes;
 use crate::committed::Committed;
 use crate::defragment::{Defragmented, Defragmenter, survey};
+use crate::dropping::relocations::RelocationTree;
 use crate::error::TreeError;
 use crate::histogram::{HistogramCounts, Timing};
-use crate::log::enter::Logging;
-use crate::log::replayed::LogTree;
-use crate::log::sync::LogTicket;
-use crate::log::{LogWriter, SyncMeasure, Unlogged};
+use crate::log::{LogTicket, SyncMeasure, Unlogged};
+use crate::log_writer::LogWriter;
+use crate::log_writer::enter::Logging;
+use crate::log_writer::replayed::LogTree;
 use crate::refs::DataRange;
-use crate::refs::relocations::RelocationTree;
 use crate::relocate::destage::Destaging;
 use crate::relocate::{Observer, Relocation, Relocator};
-use crate::settings::{self, PoolSettings};
+use crate::settings::{PoolSettings, stored, stored_log_profile};
 use crate::statistics::Statistics;
 use crate::tree::Tree;
 use brindle_ondisk::item::DevStats;
@@ -141,7 +141,7 @@ impl Pool {
 
     /// Settings stored in the pool; the defaults if there are none.
     pub fn settings(&self) -> Result<PoolSettings, TreeError> {
-        settings::stored(self)
+        stored(self)
     }
 
     /// Stores other settings; durable with the next commit.
@@ -154,7 +154,7 @@ impl Pool {
     /// # Errors
     /// A device tree that can't be read.
     pub fn stored_log_profile(&self) -> Result<LogProfile, TreeError> {
-        settings::stored_log_profile(self)
+        stored_log_profile(self)
     }
 
     /// Stores another profile of the log, and goes by it from now on; durable with the next commit.

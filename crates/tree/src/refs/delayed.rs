@@ -217,39 +217,39 @@ impl DelayedRefs {
     }
 
     /// Takes the first `limit` extents that have changes, in the order of their addresses.
-    pub(super) fn take(&self, _gate: &RwLockWriteGuard<'_, ()>, limit: usize) -> Vec<(Logical, Head)> {
+    pub(crate) fn take(&self, _gate: &RwLockWriteGuard<'_, ()>, limit: usize) -> Vec<(Logical, Head)> {
         let mut heads = self.heads.lock();
         std::iter::from_fn(|| heads.pop_first()).take(limit).collect()
     }
 
     /// The right to move changes from here to the extent tree.
-    pub(super) fn close(&self) -> RwLockWriteGuard<'_, ()> {
+    pub(crate) fn close(&self) -> RwLockWriteGuard<'_, ()> {
         self.gate.write()
     }
 
     /// Nothing moves from here to the extent tree meanwhile.
-    pub(super) fn hold(&self) -> RwLockReadGuard<'_, ()> {
+    pub(crate) fn hold(&self) -> RwLockReadGuard<'_, ()> {
         self.gate.read()
     }
 
     /// Locks out other decisions that depend on the references to this block.
-    pub(super) fn lock_block(&self, at: Logical, nodesize: u64) -> MutexGuard<'_, ()> {
+    pub(crate) fn lock_block(&self, at: Logical, nodesize: u64) -> MutexGuard<'_, ()> {
         let number = at.get() / nodesize % SHARING_LOCKS as u64;
         self.sharing[usize::try_from(number).expect("a remainder of few")].lock()
     }
 
     /// Locks out other splits and joins of checksum items.
-    pub(super) fn lock_checksums(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn lock_checksums(&self) -> MutexGuard<'_, ()> {
         self.checksums.lock()
     }
 
     /// Up to which key the blocks of a dropped tree that others share have been converted.
-    pub(super) fn conversion(&self, tree: RootId) -> Key {
+    pub(crate) fn conversion(&self, tree: RootId) -> Key {
         self.conversions.lock().get(&tree).copied().unwrap_or(Key::MIN)
     }
 
     /// Notes how far conversion has come; `None` when it is over.
-    pub(super) fn note_conversion(&self, tree: RootId, to: Option<Key>) {
+    pub(crate) fn note_conversion(&self, tree: RootId, to: Option<Key>) {
         let mut conversions = self.conversions.lock();
         match to {
             Some(key) => conversions.insert(tree, key),

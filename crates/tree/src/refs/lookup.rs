@@ -2,13 +2,12 @@
 
 use super::delayed::{Extent, ExtentKind, Head, Referrer};
 use super::record::{KeyedRef, Record};
-use super::{BlockReferences, DataRange};
-use crate::editor::Editor;
+use super::{BlockReferences, DataRange, References};
 use crate::error::TreeError;
 use crate::store::cursor::Readahead;
 use crate::tree::Tree;
 use brindle_ondisk::item::{BackRef, ExtentDataRef, ExtentFlags};
-use brindle_ondisk::{Defect, Generation, Item, Key, KeyType, Logical, ObjectId, RootId};
+use brindle_ondisk::{Defect, Generation, Item, Key, KeyType, Logical, Node, ObjectId, RootId};
 use std::sync::Arc;
 
 /// An extent as the extent tree has it.
@@ -27,9 +26,9 @@ pub(crate) struct Recorded {
 /// side by side, except for gaps where some are gone.
 const HASH_GAP_MAX: u64 = 1 << 16;
 
-impl Editor<'_> {
+impl References<'_> {
     /// References to a block of a real address.
-    pub(crate) fn block_references(&self, at: Logical, level: u8) -> Result<BlockReferences, TreeError> {
+    pub(crate) fn of_block(&self, at: Logical, level: u8) -> Result<BlockReferences, TreeError> {
         let extent = self.block_extent(at, level, Key::MIN);
         let (record, head) = self.all_that_is_known(&extent)?;
         let mut flags = record.as_ref().map_or(ExtentFlags::TREE_BLOCK, Record::flags);
@@ -39,11 +38,9 @@ impl Editor<'_> {
         Ok(BlockReferences { count: total(&extent, record.as_ref(), head.as_ref())?, flags })
     }
 
-    /// Number of references to an extent of data, those not applied yet included; 0 if it is unknown.
-    pub fn data_references(&self, range: DataRange) -> Result<u64, TreeError> {
-        let extent = Extent::data(range);
-        let (record, head) = self.all_that_is_known(&extent)?;
-        total(&extent, record.as_ref(), head.as_ref())
+    /// Returns true if more than one block refers to a block.
+    pub(crate) fn is_block_shared(&self, node: &Node) -> Result<bool, TreeError> {
+        Ok(self.of_block(node.header().bytenr, node.level())?.count > 1)
     }
 
     /// Returns true if an extent has an item, or a change of its references waits.
@@ -60,7 +57,7 @@ impl Editor<'_> {
         range: DataRange,
         reference: &ExtentDataRef,
     ) -> Result<bool, TreeError> {
-        let is_about_to_move = self.changes.space.is_closed_at(range.start);
+        let is_about_to_move = self.space.is_closed_at(range.start);
         Ok(is_about_to_move || self.is_data_referred_elsewhere(tree, range, reference)?)
     }
 
@@ -103,11 +100,7 @@ impl Editor<'_> {
     }
 
     /// Everything that an extent tree has of an extent, whatever waits; `None` if it has nothing.
-    pub(crate) fn recorded_references(
-        &self,
-        tree: &Arc<Tree>,
-        extent: &Extent,
-    ) -> Result<Option<Recorded>, TreeError> {
+    pub(crate) fn recorded(&self, tree: &Arc<Tree>, extent: &Extent) -> Result<Option<Recorded>, TreeError> {
         let Some((_, record)) = self.find_record(tree, extent)? else { return Ok(None) };
         let of =
             |reference: &BackRef| Some((Referrer::of(reference)?, i64::try_from(reference.count()).ok()?));
@@ -133,7 +126,7 @@ impl Editor<'_> {
     /// Record of an extent in the extent tree, and the waiting changes, as of one moment.
     fn all_that_is_known(&self, extent: &Extent) -> Result<(Option<Record>, Option<Head>), TreeError> {
         let tree = self.store.tree(RootId::EXTENT_TREE)?;
-        let refs = &self.changes.refs;
+        let refs = self.delayed;
         let _held = refs.hold();
         let head = refs.waiting(extent.start);
         if head.as_ref().is_some_and(|head| head.is_new) {
@@ -143,7 +136,7 @@ impl Editor<'_> {
     }
 
     /// The item of an extent.
-    pub(super) fn find_record(
+    pub(crate) fn find_record(
         &self,
         tree: &Arc<Tree>,
         extent: &Extent,
@@ -164,7 +157,7 @@ impl Editor<'_> {
     }
 
     /// The reference from somewhere, if it is an item of its own.
-    pub(super) fn find_keyed(
+    pub(crate) fn find_keyed(
         &self,
         tree: &Arc<Tree>,
         start: Logical,

@@ -6,15 +6,15 @@
 //! an extent, where those of one referrer add up to one number, and are applied in the order of addresses: by the
 //! commit, and in part before it, while operations go on.
 //!
-//! The life of a head: the first change makes it; later ones are added to it; [`Editor::run_delayed_refs`] takes it
-//! out and applies it as a whole. An extent whose references are all gone is freed then, not before: between two
+//! The life of a head: the first change makes it; later ones are added to it; [`ExtentTree::apply`](crate::extent_tree::ExtentTree::apply)
+//! takes it out and applies it as a whole. An extent whose references are all gone is freed then, not before: between two
 //! operations an extent must never be without references if it is to live, so *a caller that replaces a reference adds the
 //! new one first*, and one that takes a reference out of a leaf drops it after that: if a snapshot has the leaf too, the
 //! references that follow from copying it come with the change. A new extent that is applied without references never had an item; its space is given up like
 //! that of any other.
 //!
 //! The number of references is that of the extent tree plus that of the waiting changes
-//! ([`Editor::block_references`], [`Editor::data_references`]). A gate keeps a runner from moving changes from one
+//! ([`References::of_block`]). A gate keeps a runner from moving changes from one
 //! to the other meanwhile. Its place in the order of locks ([`Rank::ReferenceGate`](brindle_sync::Rank)) is
 //! behind a subvolume's tree and the decision on a shared block, and before the extent tree and the checksum tree.
 //!
@@ -22,23 +22,19 @@
 //! commit. A reference that is to be dropped and is not there means that the pool was corrupt before; the error
 //! ends the transaction, and the last commit stays whole.
 
-pub(crate) mod checksum;
 pub(crate) mod delayed;
-mod dropping;
 pub(crate) mod lookup;
-mod record;
-pub(crate) mod relocations;
-mod run;
+pub(crate) mod record;
 pub(crate) mod sharing;
 #[cfg(test)]
 mod tests;
 
-use delayed::{Extent, ExtentKind, Referrer};
+use delayed::{DelayedRefs, Extent, ExtentKind, Referrer};
 
-use crate::editor::Editor;
+use crate::space::Space;
+use crate::store::Store;
 use brindle_ondisk::item::{ExtentDataRef, ExtentFlags};
-use brindle_ondisk::{Incompat, Key, Logical, Node, RootId, to_usize};
-use record::Layout;
+use brindle_ondisk::{Generation, Key, Logical, Node, RootId};
 
 /// A range of data on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,35 +52,54 @@ pub(crate) struct BlockReferences {
     pub(crate) flags: ExtentFlags,
 }
 
-impl Editor<'_> {
+/// References to extents, as a transaction sees and changes them: those in the extent tree, and those that wait.
+#[derive(Clone, Copy, Debug)]
+pub struct References<'p> {
+    pub(crate) store: &'p Store,
+    pub(crate) delayed: &'p DelayedRefs,
+    space: &'p Space,
+    /// The running transaction.
+    generation: Generation,
+}
+
+impl<'p> References<'p> {
+    pub(crate) fn new(
+        store: &'p Store,
+        delayed: &'p DelayedRefs,
+        space: &'p Space,
+        generation: Generation,
+    ) -> Self {
+        Self { store, delayed, space, generation }
+    }
+
     /// A file of a subvolume refers to an extent: `reference.count` times more. `is_new`: the extent was reserved
     /// and never referred to before.
-    pub fn add_data_reference(&self, range: DataRange, reference: &ExtentDataRef, is_new: bool) {
+    pub fn add_data(&self, range: DataRange, reference: &ExtentDataRef, is_new: bool) {
         let (extent, who) = (Extent::data(range), Referrer::of_data(reference));
         let count = reference.count.get().into();
         if is_new {
-            self.changes.refs.create(&extent, who, count);
+            self.delayed.create(&extent, who, count);
         } else {
-            self.changes.refs.change(&extent, who, count);
+            self.delayed.change(&extent, who, count);
         }
     }
 
     /// A file of a subvolume refers to an extent `reference.count` times less. The last one frees it, with its
     /// checksums; so what takes the place of a reference is added before it is dropped.
-    pub fn drop_data_reference(&self, range: DataRange, reference: &ExtentDataRef) {
+    pub fn drop_data(&self, range: DataRange, reference: &ExtentDataRef) {
         let count = i64::from(reference.count.get());
-        self.changes.refs.change(&Extent::data(range), Referrer::of_data(reference), -count);
+        self.delayed.change(&Extent::data(range), Referrer::of_data(reference), -count);
     }
 
     /// Drops the reference to a block with a real address that leaves its tree, after it has been copied (so that it
     /// is not shared).
     pub(crate) fn block_dropped(&self, tree: RootId, block: &Node) {
-        self.changes.refs.change(&self.extent_of(block), Referrer::Tree(tree), -1);
+        self.delayed.change(&self.extent_of(block), Referrer::Tree(tree), -1);
     }
 
     /// A new block has got its real address.
     pub(crate) fn block_assigned(&self, tree: RootId, block: &Node) {
-        self.changes.refs.create(&self.extent_of(block), Referrer::Tree(tree), 1);
+        self.delayed.create(&self.extent_of(block), Referrer::Tree(tree), 1);
     }
 
     pub(crate) fn extent_of(&self, block: &Node) -> Extent {
@@ -94,14 +109,6 @@ impl Editor<'_> {
     pub(crate) fn block_extent(&self, start: Logical, level: u8, first_key: Key) -> Extent {
         let length = self.store.nodesize().into();
         Extent { start, length, kind: ExtentKind::Block { level, first_key } }
-    }
-
-    fn layout(&self) -> Layout {
-        Layout {
-            nodesize: to_usize(self.store.nodesize().into()),
-            skinny: self.store.superblock().incompat().contains(Incompat::SKINNY_METADATA),
-            generation: self.generation,
-        }
     }
 }
 

@@ -8,18 +8,18 @@ use std::fmt;
 
 /// Pool properties that decide how extents are recorded.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
+pub(crate) struct Layout {
     /// The size of a tree block.
-    pub(super) nodesize: usize,
+    pub(crate) nodesize: usize,
     /// True if items of tree blocks go without [`TreeBlockInfo`] (`SKINNY_METADATA`).
-    pub(super) skinny: bool,
+    pub(crate) skinny: bool,
     /// The running transaction.
-    pub(super) generation: Generation,
+    pub(crate) generation: Generation,
 }
 
 /// An extent item, taken apart.
 #[derive(Clone)]
-pub(super) struct Record {
+pub(crate) struct Record {
     refs: u64,
     generation: Generation,
     flags: ExtentFlags,
@@ -30,16 +30,16 @@ pub(super) struct Record {
 
 /// A reference that is an item of its own.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct KeyedRef {
+pub(crate) struct KeyedRef {
     /// Key of its item.
-    pub(super) key: Key,
+    pub(crate) key: Key,
     /// The reference.
-    pub(super) reference: BackRef,
+    pub(crate) reference: BackRef,
 }
 
 /// Change of a reference that is, or is to be, an item of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KeyedChange {
+pub(crate) enum KeyedChange {
     /// A new one, at [`BackRef::key`] or the next free key behind it.
     Add(BackRef),
     /// Its count changes.
@@ -50,11 +50,11 @@ pub(super) enum KeyedChange {
 
 /// Change of an extent.
 #[derive(Debug)]
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     /// Its item; `None` if it is freed.
-    pub(super) item: Option<Vec<u8>>,
+    pub(crate) item: Option<Vec<u8>>,
     /// Its references that are items of their own.
-    pub(super) keyed: Vec<KeyedChange>,
+    pub(crate) keyed: Vec<KeyedChange>,
 }
 
 impl Layout {
@@ -65,7 +65,7 @@ impl Layout {
     }
 
     /// The key of a new extent's item.
-    pub(super) fn key(&self, start: Logical, head: &Head) -> Key {
+    pub(crate) fn key(&self, start: Logical, head: &Head) -> Key {
         let objectid = ObjectId::new(start.get());
         match head.kind {
             ExtentKind::Block { level, .. } if self.skinny => {
@@ -78,7 +78,7 @@ impl Layout {
 
 impl Record {
     /// An extent without references.
-    pub(super) fn new(kind: ExtentKind, layout: &Layout) -> Self {
+    pub(crate) fn new(kind: ExtentKind, layout: &Layout) -> Self {
         let (flags, tree_block) = match kind {
             ExtentKind::Data => (ExtentFlags::DATA, None),
             ExtentKind::Block { .. } if layout.skinny => (ExtentFlags::TREE_BLOCK, None),
@@ -90,7 +90,7 @@ impl Record {
     }
 
     /// The record that an item's bytes are.
-    pub(super) fn parse(key: &Key, data: &[u8]) -> Result<Self, Defect> {
+    pub(crate) fn parse(key: &Key, data: &[u8]) -> Result<Self, Defect> {
         let Item::Extent(ExtentItem { header, tree_block, inline_refs }) = Item::parse(key, data)? else {
             return Err(Defect::new("type of an extent item", key.item_type.0.into()));
         };
@@ -104,34 +104,34 @@ impl Record {
     }
 
     /// The item's bytes.
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let (refs, flags) = (self.refs.into(), self.flags.bits().into());
         let header = ExtentItemHeader { refs, generation: self.generation, flags };
         ExtentItem::encode(&header, self.tree_block.as_ref(), &self.inline)
     }
 
     /// Number of references.
-    pub(super) fn refs(&self) -> u64 {
+    pub(crate) fn refs(&self) -> u64 {
         self.refs
     }
 
     /// The flags.
-    pub(super) fn flags(&self) -> ExtentFlags {
+    pub(crate) fn flags(&self) -> ExtentFlags {
         self.flags
     }
 
     /// The transaction that allocated the extent.
-    pub(super) fn generation(&self) -> Generation {
+    pub(crate) fn generation(&self) -> Generation {
         self.generation
     }
 
     /// The references that are in the item.
-    pub(super) fn inline(&self) -> &[BackRef] {
+    pub(crate) fn inline(&self) -> &[BackRef] {
         &self.inline
     }
 
     /// Number of references that are items of their own.
-    pub(super) fn keyed_refs(&self) -> u64 {
+    pub(crate) fn keyed_refs(&self) -> u64 {
         self.inline.iter().fold(self.refs, |left, reference| left.saturating_sub(reference.count()))
     }
 
@@ -142,7 +142,7 @@ impl Record {
     }
 
     /// Owners among those with changed counts whose reference may be an item of its own.
-    pub(super) fn maybe_keyed(&self, head: &Head) -> Vec<Referrer> {
+    pub(crate) fn maybe_keyed(&self, head: &Head) -> Vec<Referrer> {
         if self.keyed_refs() == 0 {
             return Vec::new();
         }
@@ -156,7 +156,7 @@ impl Record {
 
     /// The record with all that waits for the extent; `keyed` are those of [`maybe_keyed`](Self::maybe_keyed) that
     /// were found.
-    pub(super) fn apply(
+    pub(crate) fn apply(
         mut self,
         head: &Head,
         keyed: &[KeyedRef],

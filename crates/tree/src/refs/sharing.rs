@@ -7,8 +7,7 @@
 //! another tree leaves it, the copy's are added under that tree's id. The flag never goes away.
 
 use super::delayed::{Extent, Referrer};
-use super::{BlockReferences, DataRange};
-use crate::editor::Editor;
+use super::{BlockReferences, DataRange, References};
 use crate::error::TreeError;
 use crate::tree::is_virtual;
 use brindle_ondisk::item::{ExtentFlags, FileExtent};
@@ -27,7 +26,7 @@ pub(crate) enum Under {
 impl Under {
     /// The name under which a block refers to its children, given its flags. It is an error if that is a tree other
     /// than the one that drops it.
-    pub(super) fn of(block: &Node, flags: ExtentFlags, tree: RootId) -> Result<Self, TreeError> {
+    pub(crate) fn of(block: &Node, flags: ExtentFlags, tree: RootId) -> Result<Self, TreeError> {
         let header = block.header();
         if flags.contains(ExtentFlags::FULL_BACKREF) {
             return Ok(Self::Block(header.bytenr));
@@ -53,7 +52,7 @@ impl Under {
     }
 }
 
-impl Editor<'_> {
+impl References<'_> {
     /// `new` (virtual) takes the place of `old` in a tree. `may_be_shared`: `old` is not the root, and old enough to be
     /// part of a snapshot.
     pub(crate) fn block_copied(
@@ -69,8 +68,8 @@ impl Editor<'_> {
         }
         let (at, level) = (old.header().bytenr, old.level());
         let extent = self.extent_of(old);
-        let _decision = self.changes.refs.lock_block(at, extent.length);
-        let BlockReferences { count, flags } = self.block_references(at, level)?;
+        let _decision = self.delayed.lock_block(at, extent.length);
+        let BlockReferences { count, flags } = self.of_block(at, level)?;
         let is_full = flags.contains(ExtentFlags::FULL_BACKREF);
         match count {
             0 => return Err(self.unknown_block(&extent)),
@@ -81,7 +80,7 @@ impl Editor<'_> {
             1 => {}
             _ if old.header().owner == tree && !is_full => {
                 self.refer_from(old, Under::Block(at), 1)?;
-                self.changes.refs.set_full(&extent);
+                self.delayed.set_full(&extent);
             }
             _ => self.refer_from(new, Under::Tree(tree), 1)?,
         }
@@ -95,8 +94,8 @@ impl Editor<'_> {
     }
 
     /// Adds `by` references from a block to each of its children, or to the data of its items.
-    pub(super) fn refer_from(&self, block: &Node, under: Under, by: i64) -> Result<(), TreeError> {
-        let refs = &self.changes.refs;
+    pub(crate) fn refer_from(&self, block: &Node, under: Under, by: i64) -> Result<(), TreeError> {
+        let refs = self.delayed;
         if let Some(level) = block.level().checked_sub(1) {
             let children = block.key_ptrs();
             assert!(

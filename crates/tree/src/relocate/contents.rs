@@ -2,7 +2,7 @@
 
 use super::Relocator;
 use super::{DATA_BYTES_MAX, EXTENTS_MAX};
-use crate::editor::{Editor, Verdict};
+use crate::editor::Verdict;
 use crate::error::TreeError;
 use crate::refs::DataRange;
 use crate::refs::delayed::{Extent, Referrer};
@@ -58,7 +58,6 @@ impl Relocator<'_> {
         only: Option<&[DataRange]>,
     ) -> Result<Batch, TreeError> {
         let tree = self.store.tree(RootId::EXTENT_TREE)?;
-        let editor = self.transactions.editor(Generation::new(0));
         let (mut batch, mut data_bytes) = (Batch::default(), 0);
         let _held = self.store.hold_freed_space();
         let end = group.start + group.length;
@@ -85,7 +84,7 @@ impl Relocator<'_> {
                 } else {
                     let range = DataRange { start: at, length: key.offset() };
                     if only.is_none_or(|only| is_among(range, only)) {
-                        match editor.cache_of(range)? {
+                        match self.cache_of(range)? {
                             Some(file) => batch.caches.push(file),
                             None => batch.data.push(range),
                         }
@@ -133,7 +132,7 @@ impl Relocator<'_> {
             for (range, offset) in extents {
                 let (root, objectid) = (RootId::ROOT_TREE, *file);
                 let reference = ExtentDataRef { root, objectid, offset: offset.into(), count: 1.into() };
-                transaction.drop_data_reference(range, &reference);
+                transaction.references().drop_data(range, &reference);
             }
             let inode = Key::new(*file, KeyType::INODE_ITEM, 0);
             transaction.update(&tree, &inode, |data| {
@@ -146,13 +145,12 @@ impl Relocator<'_> {
         }
         Ok(())
     }
-}
 
-impl Editor<'_> {
     /// The file of the tree of roots that an extent belongs to, if it does.
     fn cache_of(&self, range: DataRange) -> Result<Option<ObjectId>, TreeError> {
         let tree = self.store.tree(RootId::EXTENT_TREE)?;
-        let known = self.recorded_references(&tree, &Extent::data(range))?;
+        let references = self.transactions.editor(Generation::new(0)).references();
+        let known = references.recorded(&tree, &Extent::data(range))?;
         let referrers = known.map(|known| known.referrers).unwrap_or_default();
         Ok(referrers.into_iter().find_map(|(who, _)| match who {
             Referrer::Data { root: RootId::ROOT_TREE, objectid, .. } => Some(objectid),

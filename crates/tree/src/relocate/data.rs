@@ -2,12 +2,13 @@
 
 use super::Relocator;
 use super::plan::COMPRESSED_BYTES_MAX;
+use super::planner::Planner;
 use super::trees::Trees;
 use crate::error::TreeError;
 use crate::refs::DataRange;
 use crate::space::data::ReservedExtent;
 use crate::space::data::TierChoice;
-use crate::space::writeback_tier::InTransit;
+use crate::space::writeback_space::InTransit;
 use crate::store::Store;
 use crate::store::cursor::Readahead;
 use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, ObjectId, RootId, to_u64, to_usize};
@@ -198,9 +199,10 @@ impl<'p> Relocator<'p> {
         if range.length > COMPRESSED_BYTES_MAX {
             return Ok(true);
         }
-        let editor = self.transactions.editor(Generation::new(0));
+        let references = self.transactions.editor(Generation::new(0)).references();
         // All references to an extent agree on compression, those of the last commit too.
-        let plan = editor.plan(&Trees::committed(self.store), &[], &[range]);
+        let trees = Trees::committed(self.store);
+        let plan = Planner::plan(references, &trees, &[], &[range]);
         Ok(plan.is_ok_and(|plan| plan.is_plain(range.start)))
     }
 }

@@ -152,7 +152,7 @@ impl Relocator<'_> {
     /// Extents that the extent tree has of a group, in the order of the files that refer to them.
     fn extents_by_file(&self, group: &GroupStatus) -> Result<Vec<Listed>, TreeError> {
         let tree = self.store.tree(RootId::EXTENT_TREE)?;
-        let editor = self.transactions.editor(Generation::new(0));
+        let references = self.transactions.editor(Generation::new(0)).references();
         let mut found: Vec<DataRange> = Vec::new();
         let end = group.start + group.length;
         let mut cursor = self.store.cursor(&tree, Readahead::Forward);
@@ -167,7 +167,7 @@ impl Relocator<'_> {
         let mut ordered: Vec<Listed> = Vec::with_capacity(found.len());
         for range in found {
             // An extent that is freed meanwhile is passed over later.
-            if let Some(known) = editor.recorded_references(&tree, &Extent::data(range))? {
+            if let Some(known) = references.recorded(&tree, &Extent::data(range))? {
                 let alone = self.references_of_one_file(&known);
                 ordered.push(Listed { order: order_of(&known), range, alone });
             }

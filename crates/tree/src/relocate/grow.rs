@@ -6,8 +6,7 @@
 //! like any other. A leaf that several trees have is still one leaf, or the same leaves, in all of them.
 
 use super::data::Carried;
-use super::plan::{Held, Plan, refuse};
-use crate::editor::Editor;
+use super::plan::{Grown, Held, Plan, refuse};
 use crate::error::TreeError;
 use crate::tree::virtual_address;
 use brindle_ondisk::item::{Compression, FileExtent, FileExtentHeader, FileExtentRef};
@@ -20,35 +19,19 @@ use zerocopy::IntoBytes;
 /// The level of the highest block that a tree can have.
 const LEVEL_MAX: u8 = 7;
 
-/// Rewrites that are not one block in the place of another.
-#[derive(Debug, Default)]
-pub(super) struct Grown {
-    /// Replacements of a block, by its address, in the order of keys; never empty.
-    pub(super) blocks: HashMap<Logical, Vec<(Logical, Held)>>,
-    /// New blocks above what was a root, by provisional address.
-    pub(super) above: Vec<(Logical, Held)>,
-    /// The parts of extents that are referred to.
-    pub(super) parts: HashSet<Logical>,
-}
-
-impl Grown {
-    /// Number of additional blocks.
-    pub(super) fn additional(&self) -> usize {
-        self.above.len() + self.blocks.values().map(|blocks| blocks.len() - 1).sum::<usize>()
-    }
-
-    /// Replacements of a block, if there are several.
-    fn several(&self, at: Logical) -> Option<&[(Logical, Held)]> {
-        self.blocks.get(&at).map(Vec::as_slice).filter(|blocks| blocks.len() > 1)
-    }
-}
-
 /// Extents that go to several places, by where they are.
 type Split<'c, 'p> = HashMap<Logical, &'c Carried<'p>>;
 
-impl Editor<'_> {
+/// Makes blocks of one size grow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grower {
+    /// Size of a block in bytes.
+    pub(super) nodesize: u32,
+}
+
+impl Grower {
     /// Finds out what of a plan grows.
-    pub(super) fn grow(&self, plan: &mut Plan, carried: &[Carried<'_>]) -> Result<(), TreeError> {
+    pub(super) fn grow(self, plan: &mut Plan, carried: &[Carried<'_>]) -> Result<(), TreeError> {
         let is_split = |carried: &&Carried<'_>| carried.parts.len() > 1;
         let split: Split<'_, '_> =
             carried.iter().filter(is_split).map(|carried| (carried.from.start, carried)).collect();
@@ -88,14 +71,14 @@ impl Editor<'_> {
         Ok(())
     }
 
-    fn provisional(&self, made: &mut u64) -> Logical {
+    fn provisional(self, made: &mut u64) -> Logical {
         *made += 1;
-        virtual_address(*made, self.store.nodesize())
+        virtual_address(*made, self.nodesize)
     }
 
     /// Makes blocks above several that were one root, up to a single one; returns its provisional address.
     fn crown(
-        &self,
+        self,
         root: &NodeHeader,
         mut below: Vec<KeyPtr>,
         grown: &mut Grown,
@@ -120,7 +103,7 @@ impl Editor<'_> {
 
     /// Replacements of a leaf when extents that it refers to are split; `None` if it has none of them.
     fn grown_leaf(
-        &self,
+        self,
         leaf: &Node,
         split: &Split<'_, '_>,
         used: &mut HashSet<Logical>,
@@ -145,7 +128,7 @@ impl Editor<'_> {
         let make = |range: Range<usize>| {
             let items: Vec<(Key, &[u8])> =
                 items[range].iter().map(|(key, data)| (*key, data.as_slice())).collect();
-            let mut node = Node::empty(self.store.nodesize(), leaf.header());
+            let mut node = Node::empty(self.nodesize, leaf.header());
             node.insert_items(0, &items);
             node
         };
@@ -153,7 +136,7 @@ impl Editor<'_> {
     }
 
     /// Replacements of a node when children of it become several; `None` if none does.
-    fn grown_node(&self, held: &Held, grown: &Grown) -> Option<Vec<Node>> {
+    fn grown_node(self, held: &Held, grown: &Grown) -> Option<Vec<Node>> {
         let children = held.node.key_ptrs();
         if !children.iter().any(|child| grown.several(child.blockptr).is_some()) {
             return None;
@@ -168,12 +151,11 @@ impl Editor<'_> {
     }
 
     /// Nodes that have these children.
-    fn nodes_of(&self, header: &NodeHeader, children: &[KeyPtr]) -> Vec<Node> {
-        let nodesize = self.store.nodesize();
+    fn nodes_of(self, header: &NodeHeader, children: &[KeyPtr]) -> Vec<Node> {
         let sizes = vec![Node::POINTER_SPACE; children.len()];
-        let capacity = Node::empty(nodesize, header).capacity();
+        let capacity = Node::empty(self.nodesize, header).capacity();
         let make = |range: Range<usize>| {
-            let mut node = Node::empty(nodesize, header);
+            let mut node = Node::empty(self.nodesize, header);
             node.insert_pointers(0, &children[range]);
             node
         };

@@ -5,7 +5,7 @@
 //!
 //! 1. The group is *closed* ([`close`](crate::space)): nothing is taken from it any more, provided that there is room
 //!    elsewhere for what was promised and for what it holds. Files are not written in place in it any more either
-//!    ([`Editor::is_data_shared`](crate::Editor::is_data_shared) says that they are shared). A moment alone in the transaction, and a commit,
+//!    ([`References::is_data_shared`](crate::References::is_data_shared) says that they are shared). A moment alone in the transaction, and a commit,
 //!    and nothing is under way in it but what has been reserved before, which comes to an end by itself.
 //! 2. What the extent tree has of the group is taken a *batch* at a time ([`contents`]).
 //! 3. Blocks of unshared trees (all but subvolumes) are copied, with their paths, as any change does.
@@ -45,6 +45,7 @@ pub(crate) mod destage;
 mod extents;
 mod grow;
 mod plan;
+mod planner;
 mod rewrite;
 mod trees;
 

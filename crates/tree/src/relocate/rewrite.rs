@@ -4,13 +4,18 @@ use super::Moved;
 use super::Relocator;
 use super::contents::{Block, is_shareable};
 use super::data::Carried;
+use super::grow::Grower;
 use super::plan::{Held, Plan};
+use super::planner::Planner;
 use super::trees::Trees;
+use crate::checksums::ChecksumTree;
 use crate::editor::Editor;
 use crate::error::TreeError;
-use crate::refs::DataRange;
+use crate::extent_tree::ExtentTree;
 use crate::refs::delayed::{Extent, Referrer};
 use crate::refs::sharing::{Under, data_of};
+use crate::refs::{DataRange, References};
+use crate::transaction::placer::Placer;
 use brindle_ondisk::item::{FileExtentHeader, FileExtentRef};
 use brindle_ondisk::{BlockGroupType, Generation, KeyType, Logical, Node};
 use std::collections::HashMap;
@@ -43,8 +48,10 @@ impl<'p> Relocator<'p> {
         let mut carried = Some(carried);
         for _ in 0..TRIES {
             let done = self.transactions.exclusively_with(size, |editor| {
-                editor.settle_subvolumes()?;
-                let plan = editor.full_plan(
+                let rewriter = Rewriter { editor: *editor };
+                rewriter.settle_subvolumes()?;
+                let plan = full_plan(
+                    editor.references(),
                     &Trees::Running(self.store),
                     blocks,
                     carried.as_deref().unwrap_or_default(),
@@ -54,7 +61,7 @@ impl<'p> Relocator<'p> {
                     return Ok(false);
                 }
                 let carried = carried.take().unwrap_or_default();
-                editor.carry_out(&plan, carried, moved).map(|()| true)
+                rewriter.carry_out(&plan, carried, moved).map(|()| true)
             })?;
             if done {
                 return Ok(());
@@ -67,8 +74,8 @@ impl<'p> Relocator<'p> {
 impl<'p> Relocator<'p> {
     /// Number of blocks that a plan for these would change, by the trees of the last commit: while others go on.
     pub(super) fn estimate(&self, blocks: &[Block], carried: &[Carried<'p>]) -> Result<usize, TreeError> {
-        let editor = self.transactions.editor(Generation::new(0));
-        Ok(size(&editor.full_plan(&Trees::committed(self.store), blocks, carried)?))
+        let references = self.transactions.editor(Generation::new(0)).references();
+        Ok(size(&full_plan(references, &Trees::committed(self.store), blocks, carried)?))
     }
 }
 
@@ -78,27 +85,33 @@ fn size(plan: &Plan) -> usize {
     blocks + plan.reference_changes().div_ceil(REFERENCES_PER_BLOCK)
 }
 
-impl Editor<'_> {
-    fn full_plan(
-        &self,
-        trees: &Trees<'_>,
-        blocks: &[Block],
-        carried: &[Carried<'_>],
-    ) -> Result<Plan, TreeError> {
-        let data: Vec<DataRange> = carried.iter().map(|carried| carried.from).collect();
-        let mut plan = self.plan(trees, blocks, &data)?;
-        self.grow(&mut plan, carried)?;
-        Ok(plan)
-    }
+fn full_plan(
+    references: References<'_>,
+    trees: &Trees<'_>,
+    blocks: &[Block],
+    carried: &[Carried<'_>],
+) -> Result<Plan, TreeError> {
+    let data: Vec<DataRange> = carried.iter().map(|carried| carried.from).collect();
+    let mut plan = Planner::plan(references, trees, blocks, &data)?;
+    Grower { nodesize: references.store.nodesize() }.grow(&mut plan, carried)?;
+    Ok(plan)
+}
 
+/// Rewrites what a plan lists, while nothing else changes.
+struct Rewriter<'p> {
+    editor: Editor<'p>,
+}
+
+impl Rewriter<'_> {
     /// All blocks of subvolumes get addresses, and all references are applied: what there is, is in the trees.
     fn settle_subvolumes(&self) -> Result<(), TreeError> {
-        self.changes.space.prepare(self.store, self.load())?;
-        for tree in self.store.known_trees().iter().filter(|tree| is_shareable(tree.id())) {
-            self.assign_addresses(tree)?;
-            self.freeze_tree(tree);
+        self.editor.changes.space.prepare(self.editor.store, self.editor.load())?;
+        let placer = Placer::of(&self.editor);
+        for tree in self.editor.store.known_trees().iter().filter(|tree| is_shareable(tree.id())) {
+            placer.assign(tree)?;
+            placer.freeze_tree(tree);
         }
-        self.run_delayed_refs(usize::MAX)?;
+        ExtentTree::of(&self.editor).apply(usize::MAX)?;
         Ok(())
     }
 
@@ -107,7 +120,7 @@ impl Editor<'_> {
         let places = self.places(plan, &carried)?;
         // Nothing has changed so far; what fails from here on would leave half of it.
         let done = self.change_all(plan, carried, &places, moved);
-        done.inspect_err(|error| self.abort(error))
+        done.inspect_err(|error| self.editor.abort(error))
     }
 
     fn change_all(
@@ -120,16 +133,16 @@ impl Editor<'_> {
         for (at, held) in &plan.blocks {
             self.leave(held, *at)?;
             if held.is_target {
-                moved.count_block(self.store.nodesize());
+                moved.count_block(self.editor.store.nodesize());
             }
         }
         let mut heads: HashMap<Logical, &Held> = HashMap::new();
         for (provisional, held) in plan.successors() {
             let place = places.blocks[&provisional];
             self.enter(plan, held, place, places)?;
-            let node = Arc::new(repoint(held, place, self.generation, places));
-            self.store.remember_node(place, &node);
-            self.freeze_block(place, node);
+            let node = Arc::new(repoint(held, place, self.editor.generation, places));
+            self.editor.store.remember_node(place, &node);
+            Placer::of(&self.editor).freeze_block(place, node);
             heads.insert(provisional, held);
         }
         let has_data = !plan.data.is_empty();
@@ -140,19 +153,23 @@ impl Editor<'_> {
         for root in &plan.roots {
             let (old, place) = (&plan.blocks[&root.at].node, places.blocks[&root.becomes]);
             let new = &heads[&root.becomes].node;
-            let extent = Extent { start: place, ..self.extent_of(new) };
-            self.changes.refs.create(&extent, Referrer::Tree(root.tree.id()), 1);
-            self.changes.refs.change(&self.extent_of(old), Referrer::Tree(root.tree.id()), -1);
+            let extent = Extent { start: place, ..self.editor.references().extent_of(new) };
+            self.editor.changes.refs.create(&extent, Referrer::Tree(root.tree.id()), 1);
+            self.editor.changes.refs.change(
+                &self.editor.references().extent_of(old),
+                Referrer::Tree(root.tree.id()),
+                -1,
+            );
             let mut state = root.tree.write();
             state.root.bytenr = place;
-            state.root.generation = self.generation;
+            state.root.generation = self.editor.generation;
             state.root.level = new.level();
         }
         // The old places lose theirs after this: a reader that has looked one up begins anew.
         if has_data {
-            self.store.note_move();
+            self.editor.store.note_move();
         }
-        self.run_delayed_refs(usize::MAX)?;
+        ExtentTree::of(&self.editor).apply(usize::MAX)?;
         Ok(())
     }
 
@@ -160,8 +177,8 @@ impl Editor<'_> {
     fn places(&self, plan: &Plan, carried: &[Carried<'_>]) -> Result<Places, TreeError> {
         let mut order: Vec<(Logical, &Held)> = plan.successors().collect();
         order.sort_by_key(|(at, held)| (held.node.level(), held.node.header().owner, held.node.key(0), *at));
-        let space = &self.changes.space;
-        let found = space.allocate_blocks(self.store, BlockGroupType::METADATA, order.len(), None)?;
+        let space = &self.editor.changes.space;
+        let found = space.allocate_blocks(self.editor.store, BlockGroupType::METADATA, order.len(), None)?;
         let data = carried.iter().filter_map(|carried| match carried.parts.as_slice() {
             [whole] => Some((carried.from.start, whole.to.start)),
             _ => None,
@@ -174,7 +191,7 @@ impl Editor<'_> {
 
     /// A block that goes refers to nothing any more.
     fn leave(&self, held: &Held, at: Logical) -> Result<(), TreeError> {
-        let (refs, node) = (&self.changes.refs, &held.node);
+        let (refs, node) = (&self.editor.changes.refs, &held.node);
         let under = if held.is_full { Under::Block(at) } else { Under::Tree(node.header().owner) };
         if node.is_leaf() {
             for (range, objectid, offset) in data_of(node)? {
@@ -182,7 +199,7 @@ impl Editor<'_> {
             }
         }
         for child in node.key_ptrs().iter().skip(held.first_live) {
-            let extent = self.block_extent(child.blockptr, node.level() - 1, child.key);
+            let extent = self.editor.references().block_extent(child.blockptr, node.level() - 1, child.key);
             refs.change(&extent, under.block(), -1);
         }
         Ok(())
@@ -190,11 +207,11 @@ impl Editor<'_> {
 
     /// A block that comes refers to what it has, and to what has moved itself where it is now.
     fn enter(&self, plan: &Plan, held: &Held, place: Logical, places: &Places) -> Result<(), TreeError> {
-        let (refs, node) = (&self.changes.refs, &held.node);
+        let (refs, node) = (&self.editor.changes.refs, &held.node);
         let in_own_name = held.is_full || held.is_marked;
         let under = if in_own_name { Under::Block(place) } else { Under::Tree(node.header().owner) };
         if in_own_name {
-            refs.set_full(&Extent { start: place, ..self.extent_of(node) });
+            refs.set_full(&Extent { start: place, ..self.editor.references().extent_of(node) });
         }
         let add = |extent: Extent, moved: Option<&Logical>, who: Referrer| match moved {
             Some(moved) => refs.create(&Extent { start: *moved, ..extent }, who, 1),
@@ -208,7 +225,7 @@ impl Editor<'_> {
             }
         }
         for child in node.key_ptrs().iter().skip(held.first_live) {
-            let extent = self.block_extent(child.blockptr, node.level() - 1, child.key);
+            let extent = self.editor.references().block_extent(child.blockptr, node.level() - 1, child.key);
             add(extent, places.blocks.get(&child.blockptr), under.block());
         }
         Ok(())
@@ -226,9 +243,9 @@ impl Editor<'_> {
                 continue;
             }
             part.to.keep();
-            self.changes.refs.set_generation(&Extent::data(range), known.generation);
+            self.editor.changes.refs.set_generation(&Extent::data(range), known.generation);
             for (offset, sums) in &part.checksums {
-                self.insert_checksums(range.start + *offset, sums)?;
+                ChecksumTree::of(&self.editor).insert(range.start + *offset, sums)?;
             }
             moved.bytes += range.length;
         }

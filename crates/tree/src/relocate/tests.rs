@@ -198,8 +198,8 @@ fn an_estimate_beside_a_commit_reads_nothing_that_is_not_written() {
     // As in the middle of a commit: blocks have addresses, the extent tree has them, and they are in memory only.
     let estimated = pool.exclusively(|editor| {
         editor.changes.space.prepare(&pool, editor.load())?;
-        editor.assign_addresses(&*pool.tree(RootId::FS_TREE)?)?;
-        editor.run_delayed_refs(usize::MAX)?;
+        crate::transaction::placer::Placer::of(editor).assign(&*pool.tree(RootId::FS_TREE)?)?;
+        crate::extent_tree::ExtentTree::of(editor).apply(usize::MAX)?;
         Ok(relocator(&pool).estimate(&batch.shared, &[]))
     });
     assert_blameless(&pool);

@@ -4,10 +4,10 @@
 //! there is, and go on there; so the blocks of a commit, which come in the order of their keys, lie side by side. An
 //! extent of data takes a range that it just fits in, or the longest.
 
-use super::Space;
 use super::data::TierChoice;
 use super::group::{Content, Group, Role};
 use super::state::{State, content};
+use super::{Space, interval};
 use crate::error::TreeError;
 use crate::store::Store;
 use brindle_interval::Interval;
@@ -25,8 +25,9 @@ const GOOD_EXTENT_BYTES: u64 = 1 << 20;
 const LOOK_UPS_MAX: usize = 8;
 
 impl Space {
-    /// Allocates places for `count` tree blocks.
-    pub(super) fn take_blocks(
+    /// Allocates places for `count` tree blocks, in as few and as long runs as there are, behind `hint` (the last
+    /// block before them) if possible. Reads no tree, so that it may be called with trees locked.
+    pub(crate) fn allocate_blocks(
         &self,
         store: &Store,
         kind: BlockGroupType,
@@ -83,13 +84,16 @@ impl Space {
         taken
     }
 
-    /// Takes this range, if it is free and in a block group of that kind.
-    pub(super) fn take_exactly(
+    /// Takes a range that is known only to a log, if all of it is free, and in a block group of that kind. Reads
+    /// trees.
+    pub(crate) fn claim(
         &self,
         store: &Store,
         kind: BlockGroupType,
-        span: Interval,
+        start: Logical,
+        length: u64,
     ) -> Result<bool, TreeError> {
+        let span = interval(start, length);
         let group = self
             .lock()
             .group_of(span.start)

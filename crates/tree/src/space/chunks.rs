@@ -335,7 +335,7 @@ fn max_stripes(nodesize: u32) -> u16 {
 }
 
 /// A group that is to be written about, without its free ranges.
-pub(super) fn describe(group: &Group) -> (Key, BlockGroupType) {
+pub(crate) fn describe(group: &Group) -> (Key, BlockGroupType) {
     (Key::new(ObjectId::new(group.start), KeyType::BLOCK_GROUP_ITEM, group.length), group.kind)
 }
 

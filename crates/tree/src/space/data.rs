@@ -3,7 +3,7 @@
 use super::Space;
 use super::metadata::Load;
 use super::state::content;
-use super::writeback_tier::GivenUp;
+use super::writeback_space::GivenUp;
 use crate::error::TreeError;
 use crate::store::Store;
 use brindle_interval::Interval;

@@ -4,14 +4,14 @@ use brindle_interval::{Interval, IntervalSet, gaps};
 
 /// Net changes: what is taken and freed again, or freed and taken, is in neither set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Delta {
+pub(crate) struct Delta {
     taken: IntervalSet<u64>,
     freed: IntervalSet<u64>,
 }
 
 impl Delta {
     /// A range is used from now on.
-    pub(super) fn take(&mut self, span: Interval) {
+    pub(crate) fn take(&mut self, span: Interval) {
         let undone = self.freed.remove(span);
         for gap in gaps(span, undone) {
             self.taken.insert(gap);
@@ -19,7 +19,7 @@ impl Delta {
     }
 
     /// A range is free from now on.
-    pub(super) fn free(&mut self, span: Interval) {
+    pub(crate) fn free(&mut self, span: Interval) {
         let undone = self.taken.remove(span);
         for gap in gaps(span, undone) {
             self.freed.insert(gap);
@@ -27,13 +27,13 @@ impl Delta {
     }
 
     /// Returns true if nothing has changed.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.taken.is_empty() && self.freed.is_empty()
     }
 
     /// Brings the free ranges of a block group up to date; if they do not agree with what is taken and freed, the
     /// first range about which they don't.
-    pub(super) fn apply(&self, free: &mut IntervalSet<u64>) -> Result<(), Disagreement> {
+    pub(crate) fn apply(&self, free: &mut IntervalSet<u64>) -> Result<(), Disagreement> {
         for span in self.freed.iter() {
             if free.intersects(span) {
                 return Err(Disagreement { start: span.start, length: span.length(), is_free: true });
@@ -52,11 +52,11 @@ impl Delta {
 
 /// A range that the free space tree has wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Disagreement {
-    pub(super) start: u64,
-    pub(super) length: u64,
+pub(crate) struct Disagreement {
+    pub(crate) start: u64,
+    pub(crate) length: u64,
     /// The tree has it for free (or part of it), and it is not; or the other way round.
-    pub(super) is_free: bool,
+    pub(crate) is_free: bool,
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use brindle_interval::{ByLength, Interval, IntervalSet};
 use brindle_ondisk::{DevId, Physical, Uuid};
 use brindle_policy::placement::{AllocationHint, DeviceSummary, PlacementClass, STRIP_BYTES};
+use brindle_volume::WritableDeviceStatus;
 
 /// Nothing is allocated before this on any device (`BTRFS_DEVICE_RANGE_RESERVED`).
 const RESERVED_BYTES: u64 = 1 << 20;
@@ -91,6 +92,30 @@ pub(super) fn unallocated(total_bytes: u64, extents: &[Interval<Physical>]) -> U
         free.remove(*extent);
     }
     free
+}
+
+/// A device, of which these parts belong to chunks.
+pub(super) fn device_of(
+    status: &WritableDeviceStatus,
+    extents: &[Interval<Physical>],
+    chosen: Option<PlacementClass>,
+) -> Device {
+    let item = status.item;
+    let total_bytes = item.total_bytes.get().min(status.size_bytes);
+    Device {
+        devid: item.devid,
+        uuid: item.uuid,
+        class: status.class,
+        hint: status.hint,
+        chosen,
+        stored_type: item.device_type.get(),
+        total_bytes,
+        used_bytes: item.bytes_used.get(),
+        free: unallocated(total_bytes, extents),
+        end: total_bytes,
+        withheld: Unallocated::default(),
+        is_changed: false,
+    }
 }
 
 #[cfg(test)]

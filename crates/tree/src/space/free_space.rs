@@ -21,21 +21,21 @@ const SLACK: u64 = 100;
 const USING_BITMAPS: u32 = 1;
 
 /// An item of the free space tree.
-pub(super) type FreeSpaceItem = (Key, Vec<u8>);
+pub(crate) type FreeSpaceItem = (Key, Vec<u8>);
 
 /// The free ranges of a block group, and how they are written down.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct FreeSpace {
-    pub(super) ranges: IntervalSet<u64>,
-    pub(super) uses_bitmaps: bool,
+pub(crate) struct FreeSpace {
+    pub(crate) ranges: IntervalSet<u64>,
+    pub(crate) uses_bitmaps: bool,
 }
 
 /// The range of a block group, and the unit of its bitmaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Bounds {
-    pub(super) start: u64,
-    pub(super) length: u64,
-    pub(super) sectorsize: u64,
+pub(crate) struct Bounds {
+    pub(crate) start: u64,
+    pub(crate) length: u64,
+    pub(crate) sectorsize: u64,
 }
 
 impl Bounds {
@@ -52,19 +52,19 @@ impl Bounds {
     }
 
     /// The first key of the block group in the free space tree.
-    pub(super) fn first_key(&self) -> Key {
+    pub(crate) fn first_key(&self) -> Key {
         Key::new(ObjectId::new(self.start), KeyType(0), 0)
     }
 
     /// The last key that may belong to it.
-    pub(super) fn last_key(&self) -> Key {
+    pub(crate) fn last_key(&self) -> Key {
         Key::new(ObjectId::new(self.start + (self.length - 1)), KeyType(u8::MAX), u64::MAX)
     }
 }
 
 impl FreeSpace {
     /// Reads the items of a block group.
-    pub(super) fn parse(bounds: Bounds, items: &[FreeSpaceItem]) -> Result<Self, TreeError> {
+    pub(crate) fn parse(bounds: Bounds, items: &[FreeSpaceItem]) -> Result<Self, TreeError> {
         let mut space = Self::default();
         for (key, data) in items {
             space
@@ -96,7 +96,7 @@ impl FreeSpace {
     }
 
     /// Changes to bitmaps or back, if the number of ranges says so.
-    pub(super) fn choose_layout(&mut self, bounds: Bounds) {
+    pub(crate) fn choose_layout(&mut self, bounds: Bounds) {
         let (low, high) = bounds.thresholds();
         let count = to_u64(self.ranges.len());
         if count > high {
@@ -107,7 +107,7 @@ impl FreeSpace {
     }
 
     /// The items, in order.
-    pub(super) fn items(&self, bounds: Bounds) -> Vec<FreeSpaceItem> {
+    pub(crate) fn items(&self, bounds: Bounds) -> Vec<FreeSpaceItem> {
         let info = FreeSpaceInfo {
             extent_count: U32::new(u32::try_from(self.ranges.len()).unwrap_or(u32::MAX)),
             flags: U32::new(if self.uses_bitmaps { USING_BITMAPS } else { 0 }),
@@ -168,15 +168,15 @@ fn runs(bits: &[u8], count: u64) -> Vec<Interval> {
 
 /// Edits that turn items into other items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Edits {
-    pub(super) removed: Vec<Key>,
+pub(crate) struct Edits {
+    pub(crate) removed: Vec<Key>,
     /// Items of the same size as before.
-    pub(super) changed: Vec<FreeSpaceItem>,
-    pub(super) added: Vec<FreeSpaceItem>,
+    pub(crate) changed: Vec<FreeSpaceItem>,
+    pub(crate) added: Vec<FreeSpaceItem>,
 }
 
 /// Compares items in order.
-pub(super) fn difference(before: &[FreeSpaceItem], after: Vec<FreeSpaceItem>) -> Edits {
+pub(crate) fn difference(before: &[FreeSpaceItem], after: Vec<FreeSpaceItem>) -> Edits {
     let mut edits = Edits::default();
     let mut old = before.iter().peekable();
     for (key, data) in after {

@@ -3,7 +3,7 @@
 use super::FreeRanges;
 use super::delta::Delta;
 use super::free_space::Bounds;
-use super::log_reserve::LogReserve;
+use super::reserve::LogReserve;
 use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::{BlockGroupType, DevId};
 use std::fmt;
@@ -23,8 +23,8 @@ pub(super) enum Role {
 
 /// A block group and its chunk.
 #[derive(Clone, Debug)]
-pub(super) struct Group {
-    pub(super) start: u64,
+pub(crate) struct Group {
+    pub(crate) start: u64,
     pub(super) length: u64,
     /// Content and profile.
     pub(super) kind: BlockGroupType,
@@ -33,7 +33,7 @@ pub(super) struct Group {
     /// Permission to allocate from it.
     pub(super) role: Role,
     /// Device and start of each stripe.
-    pub(super) stripes: Vec<(DevId, u64)>,
+    pub(crate) stripes: Vec<(DevId, u64)>,
     /// Bytes that each stripe takes.
     pub(super) stripe_bytes: u64,
     /// Bytes of extents that have an item in the extent tree.
@@ -116,7 +116,7 @@ impl Group {
     }
 
     /// For the items of the free space tree.
-    pub(super) fn bounds(&self, sectorsize: u64) -> Bounds {
+    pub(crate) fn bounds(&self, sectorsize: u64) -> Bounds {
         Bounds { start: self.start, length: self.length, sectorsize }
     }
 

@@ -8,7 +8,7 @@
 use super::FreeRanges;
 use super::Space;
 use super::delta::Delta;
-use super::device::{Device, Unallocated, unallocated};
+use super::device::{Device, device_of};
 use super::estimate::TreeSizes;
 use super::free_space::{Bounds, FreeSpace, FreeSpaceItem};
 use super::group::{Group, Role};
@@ -181,7 +181,7 @@ impl Space {
 }
 
 /// The items of the free space tree about one block group.
-pub(super) fn read_items(store: &Store, bounds: Bounds) -> Result<Vec<FreeSpaceItem>, TreeError> {
+pub(crate) fn read_items(store: &Store, bounds: Bounds) -> Result<Vec<FreeSpaceItem>, TreeError> {
     let tree = store.tree(RootId::FREE_SPACE_TREE)?;
     let mut cursor = store.cursor(&tree, Readahead::Forward);
     cursor.seek(&bounds.first_key())?;
@@ -256,30 +256,6 @@ pub(super) fn load_devices(
         device_of(&status, extents, chosen)
     };
     Ok(store.volume().chunk_devices().into_iter().map(device).collect())
-}
-
-/// A device, of which these parts belong to chunks.
-pub(super) fn device_of(
-    status: &WritableDeviceStatus,
-    extents: &[Interval<Physical>],
-    chosen: Option<PlacementClass>,
-) -> Device {
-    let item = status.item;
-    let total_bytes = item.total_bytes.get().min(status.size_bytes);
-    Device {
-        devid: item.devid,
-        uuid: item.uuid,
-        class: status.class,
-        hint: status.hint,
-        chosen,
-        stored_type: item.device_type.get(),
-        total_bytes,
-        used_bytes: item.bytes_used.get(),
-        free: unallocated(total_bytes, extents),
-        end: total_bytes,
-        withheld: Unallocated::default(),
-        is_changed: false,
-    }
 }
 
 /// Tree that holds the block group items.

@@ -20,6 +20,7 @@
 //! running transaction have no use for. Those that a log has taken are reserved until its commit, and pinned until that is durable.
 
 use super::group::{Content, Group, Role};
+use super::reserve::LogReserve;
 use super::state::State;
 use super::{FreeRanges, Space};
 use crate::error::TreeError;
@@ -31,52 +32,25 @@ use std::cmp::Reverse;
 /// Length of the first reserve, in bytes.
 const RESERVE_BYTES: u64 = 1 << 20;
 /// The longest one: what a log may take between two commits.
-const RESERVE_BYTES_MAX: u64 = crate::log::sync::LOG_BYTES_MAX;
+const RESERVE_BYTES_MAX: u64 = LOG_BYTES_MAX;
+/// Places that a log may take before its fsyncs become a commit, in bytes.
+pub(crate) const LOG_BYTES_MAX: u64 = 64 << 20;
 /// Part of the available metadata space that it may be.
 const SHARE: u64 = 8;
 
-/// The part of a block group that is kept for logs.
-#[derive(Clone, Debug)]
-pub(super) struct LogReserve {
-    /// All of it.
-    pub(super) span: Interval,
-    /// Free ranges of it, which are none of the group's others.
-    pub(super) free: FreeRanges,
-    /// End of the last run taken.
-    next: u64,
-}
-
-/// Facts about the log reserve of a pool.
-#[derive(Debug, Default)]
-pub(super) struct LogReserveState {
-    /// Start of the block group that has it.
-    group: Option<u64>,
-    /// The ranges that are looked up were too short for it.
-    is_short: bool,
-}
-
-impl LogReserve {
-    /// The next run of a length.
-    fn run(&self, length: u64) -> Option<Interval> {
-        let near = self.free.holding(self.next).map(|free| Interval { start: self.next, end: free.end });
-        let ranges = near.into_iter().chain(self.free.iter());
-        ranges.filter(|range| range.length() >= length).map(|range| Interval::new(range.start, length)).next()
-    }
-}
-
 impl Space {
-    /// Takes places for all blocks that a sync of a log writes, in one run if there is one.
-    pub(super) fn take_log_blocks(&self, store: &Store, count: usize) -> Result<Vec<Logical>, TreeError> {
+    /// Allocates places for the `count` blocks that a sync of a log writes, in one run if there is one. Reads no tree.
+    pub(crate) fn allocate_log_blocks(&self, store: &Store, count: usize) -> Result<Vec<Logical>, TreeError> {
         let length = to_u64(count) * self.nodesize;
         if let Some(run) = self.lock().take_log_run(self.is_mixed, length, self.nodesize) {
             let places = (run.start..run.end).step_by(to_usize(self.nodesize));
             return Ok(places.map(Logical::new).collect());
         }
-        self.take_blocks(store, BlockGroupType::METADATA, count, None)
+        self.allocate_blocks(store, BlockGroupType::METADATA, count, None)
     }
 
-    /// Places that were taken for a log, and that nothing has been written to, are free again; the last one first.
-    pub(super) fn give_back_log_places(&self, places: &[Logical]) {
+    /// Gives back the last of the places that were allocated for a sync, which nothing refers to or was written to.
+    pub(crate) fn give_back_log_blocks(&self, places: &[Logical]) {
         let mut state = self.lock();
         for at in places.iter().rev() {
             let span = super::interval(*at, self.nodesize);
@@ -205,25 +179,5 @@ impl Group {
             Some(reserve) if reserve.span.contains(at) => Some(&mut reserve.free),
             _ => self.free.as_mut(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn reserve(free: &[(u64, u64)], next: u64) -> LogReserve {
-        let free = free.iter().map(|(start, end)| *start..*end).collect();
-        LogReserve { span: Interval::new(0, 100), free, next }
-    }
-
-    #[test]
-    fn runs_go_on_where_the_last_one_ended_and_go_round() {
-        let reserve = |next| reserve(&[(0, 20), (40, 45), (60, 100)], next);
-        assert_eq!(reserve(70).run(10), Some(Interval::new(70, 10)));
-        assert_eq!(reserve(95).run(10), Some(Interval::new(0, 10)), "behind the last one there is no room");
-        assert_eq!(reserve(20).run(5), Some(Interval::new(0, 5)));
-        assert_eq!(reserve(20).run(30), Some(Interval::new(60, 30)));
-        assert_eq!(reserve(70).run(41), None);
     }
 }

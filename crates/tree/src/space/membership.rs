@@ -11,34 +11,14 @@
 //! does not know it, and leaves it alone.
 
 use super::Space;
-use super::load::device_of;
+use super::device::device_of;
+use super::state::Membership;
 use crate::error::TreeError;
 use crate::store::Store;
 use brindle_device::WritableDevice;
 use brindle_ondisk::{DevId, Physical};
 use brindle_volume::WritableDeviceStatus;
 use std::sync::Arc;
-
-/// Changes of the devices since the last superblock.
-#[derive(Debug, Default)]
-pub(crate) struct Membership {
-    pub(super) added_bytes: u64,
-    pub(super) cut_bytes: u64,
-    added_devices: u64,
-    removed_devices: u64,
-}
-
-impl Membership {
-    /// The size of all devices, which was this before.
-    pub(crate) fn total_bytes(&self, before: u64) -> u64 {
-        before.saturating_add(self.added_bytes).saturating_sub(self.cut_bytes)
-    }
-
-    /// Number of devices, which was `before` at the last superblock.
-    pub(crate) fn count(&self, before: u64) -> u64 {
-        before.saturating_add(self.added_devices).saturating_sub(self.removed_devices)
-    }
-}
 
 /// Keeps the end of a device, from an offset on, from being allocated as long as this lives.
 #[derive(Debug)]

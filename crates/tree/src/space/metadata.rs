@@ -11,7 +11,7 @@ use super::{MetadataReservation, Space, Urgency};
 use crate::error::TreeError;
 use crate::store::Store;
 use brindle_ondisk::{BlockGroupType, to_u64};
-use brindle_sync::MutexGuard;
+use brindle_sync::{MutexGuard, Rank};
 
 /// Pending changes of a pool.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,14 +57,17 @@ impl Space {
         kept_back(state.totals(self.metadata()).bytes, self.nodesize)
     }
 
-    /// Promises metadata space on top of what waits. `Ok(None)`: a commit may help.
-    pub(super) fn promise(
+    /// Promises metadata space for `bytes` of changed blocks on top of everything promised and dirty so far.
+    /// `Ok(None)`: not now; a commit may help, and another one if others were faster. [`TreeError::NoSpace`]: it does
+    /// not.
+    pub(crate) fn reserve_metadata(
         &self,
         store: &Store,
         load: Load,
         bytes: u64,
         urgency: Urgency,
     ) -> Result<Option<MetadataReservation>, TreeError> {
+        Rank::SpaceLoad.assert_free();
         loop {
             let required = {
                 let mut state = self.lock();
@@ -153,8 +156,9 @@ impl Space {
         state.totals(self.metadata()).pinned > 0 || load.dirty > 0 || load.references > 0
     }
 
-    /// Sees to it that enough is looked up for what is changed.
-    pub(super) fn look_up_for_commit(&self, store: &Store, load: Load) -> Result<(), TreeError> {
+    /// Looks up free space until [`allocate_blocks`](Self::allocate_blocks) can serve everything that is changed so
+    /// far: call it before each round of a commit, with no tree locked, for it reads trees.
+    pub(crate) fn prepare(&self, store: &Store, load: Load) -> Result<(), TreeError> {
         let (needed, commit) = {
             let state = self.lock();
             (self.needed(&state, load, 0), self.kept_back(&state).commit)

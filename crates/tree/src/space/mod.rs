@@ -24,7 +24,7 @@
 //! do not read trees, as each one says.
 
 pub(crate) mod allocate;
-mod chunks;
+pub(crate) mod chunks;
 pub(crate) mod close;
 pub(crate) mod data;
 mod delta;
@@ -33,21 +33,23 @@ mod discard;
 mod estimate;
 pub(crate) mod free_space;
 pub(crate) mod group;
-mod load;
-mod log_reserve;
+pub(crate) mod load;
+pub(crate) mod log_reserve;
 pub(crate) mod membership;
 pub(crate) mod metadata;
 pub(crate) mod pins;
 pub(crate) mod readers;
 pub(crate) mod renumber;
 mod replace;
+mod reserve;
 mod shrink;
-mod state;
+pub(crate) mod state;
 pub(crate) mod summary;
 mod superblocks;
 mod tiers;
+pub(crate) mod unwritten;
 mod verify;
-pub(crate) mod write_back;
+pub(crate) mod writeback_space;
 pub(crate) mod writeback_tier;
 
 #[cfg(test)]
@@ -59,14 +61,12 @@ use pins::Pinned;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::editor::Editor;
 use crate::error::TreeError;
 use crate::options::WriterOptions;
 use crate::store::Store;
 use brindle_interval::{ByLength, Interval, IntervalSet};
-use brindle_ondisk::{BlockGroupType, Incompat, Key, KeyType, Logical, ObjectId, RootId};
+use brindle_ondisk::{Incompat, Key, KeyType, Logical, ObjectId, RootId};
 use brindle_sync::{Condvar, Mutex, MutexGuard, Rank};
-use metadata::Load;
 use readers::Readers;
 use state::State;
 use zerocopy::IntoBytes;
@@ -144,9 +144,19 @@ impl Space {
         self.state.is_poisoned() || self.loading.is_poisoned() || self.readers.is_poisoned()
     }
 
-    /// Returns true if there is anything to write back.
-    pub(crate) fn has_changes(&self) -> bool {
-        self.has_work()
+    /// Keeps the free space tree from being read while it is changed.
+    pub(crate) fn lock_free_space(&self) -> MutexGuard<'_, ()> {
+        self.loading.lock()
+    }
+
+    /// Returns true if there is a free space tree.
+    pub(crate) fn has_free_space_tree(&self) -> bool {
+        self.has_free_space_tree
+    }
+
+    /// The tree that has the items of block groups.
+    pub(crate) fn block_group_tree(&self) -> RootId {
+        self.block_group_tree
     }
 
     /// Contents of the superblock's array of system chunks, if that has changed since the pool was opened.
@@ -160,74 +170,6 @@ impl Space {
         Some(pairs.flatten().collect())
     }
 
-    /// Looks up free space until [`allocate_blocks`](Self::allocate_blocks) can serve everything that is changed so
-    /// far: call it before each round of a commit, with no tree locked, for it reads trees.
-    pub(crate) fn prepare(&self, store: &Store, load: Load) -> Result<(), TreeError> {
-        self.look_up_for_commit(store, load)
-    }
-
-    /// Allocates places for `count` tree blocks, in as few and as long runs as there are, behind `hint` (the last
-    /// block before them) if possible. Reads no tree, so that it may be called with trees locked.
-    pub(crate) fn allocate_blocks(
-        &self,
-        store: &Store,
-        content: BlockGroupType,
-        count: usize,
-        hint: Option<Logical>,
-    ) -> Result<Vec<Logical>, TreeError> {
-        self.take_blocks(store, content, count, hint)
-    }
-
-    /// Allocates places for the `count` blocks that a sync of a log writes, in one run if there is one. Reads no tree.
-    pub(crate) fn allocate_log_blocks(&self, store: &Store, count: usize) -> Result<Vec<Logical>, TreeError> {
-        self.take_log_blocks(store, count)
-    }
-
-    /// Gives back the last of the places that were allocated for a sync, which nothing refers to or was written to.
-    pub(crate) fn give_back_log_blocks(&self, places: &[Logical]) {
-        self.give_back_log_places(places);
-    }
-
-    /// Takes a range that is known only to a log, if all of it is free, and in a block group of that kind. Reads
-    /// trees.
-    pub(crate) fn claim(
-        &self,
-        store: &Store,
-        kind: BlockGroupType,
-        start: Logical,
-        length: u64,
-    ) -> Result<bool, TreeError> {
-        self.take_exactly(store, kind, interval(start, length))
-    }
-
-    /// An extent got its item in the extent tree; it was allocated by [`allocate_blocks`](Self::allocate_blocks) or
-    /// [`Pool::reserve_extent`].
-    pub(crate) fn extent_recorded(&self, start: Logical, length: u64) {
-        self.record(interval(start, length));
-    }
-
-    /// Pins the space of an extent that is about to lose its item in the extent tree (`was_recorded`; call it before
-    /// the item is removed, so that a lookup of free space never takes it for free), or is given up without ever
-    /// having had one.
-    pub(crate) fn extent_freed(&self, start: Logical, length: u64, was_recorded: bool) {
-        self.pin(interval(start, length), was_recorded);
-    }
-
-    /// Brings free space tree, block group items, chunks and device items up to date; whether anything was to do.
-    pub(crate) fn write_back(&self, editor: &Editor<'_>) -> Result<bool, TreeError> {
-        self.write_changes(editor)
-    }
-
-    /// The transaction is frozen: what it has freed.
-    pub(crate) fn freeze(&self) -> Pinned {
-        self.freeze_pins()
-    }
-
-    /// The transaction has no superblocks of its own: the next one frees what it has freed.
-    pub(crate) fn keep_pinned(&self, pinned: Pinned) {
-        self.keep_pins(pinned);
-    }
-
     /// The transaction is durable: what it has freed is free, as soon as no reader without a lock may still read it.
     pub(crate) fn unpin(&self, store: &Store, pinned: Pinned) {
         self.release_when_unread(store, pinned);
@@ -239,20 +181,6 @@ impl Space {
         if let Err(error) = self.look_up_for_log(store) {
             tracing::debug!("no free space was looked up for the log: {error}");
         }
-    }
-
-    /// Promises metadata space for `bytes` of changed blocks on top of everything promised and dirty so far.
-    /// `Ok(None)`: not now; a commit may help, and another one if others were faster. [`TreeError::NoSpace`]: it does
-    /// not.
-    pub(crate) fn reserve_metadata(
-        &self,
-        store: &Store,
-        load: Load,
-        bytes: u64,
-        urgency: Urgency,
-    ) -> Result<Option<MetadataReservation>, TreeError> {
-        Rank::SpaceLoad.assert_free();
-        self.promise(store, load, bytes, urgency)
     }
 
     /// Takes a promise back.

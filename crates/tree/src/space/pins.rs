@@ -1,7 +1,7 @@
 //! Freed space: pinned until what freed it is durable and no reader holds it any more, then free, and (if that is wanted) discarded.
 
-use super::Space;
 use super::group::Group;
+use super::{Space, interval};
 use crate::options::DiscardMode;
 use crate::store::Store;
 use brindle_interval::{Interval, IntervalSet};
@@ -17,8 +17,10 @@ pub(crate) struct Pinned {
 }
 
 impl Space {
-    /// An extent got its item.
-    pub(super) fn record(&self, span: Interval) {
+    /// An extent got its item in the extent tree; it was allocated by [`allocate_blocks`](Self::allocate_blocks) or
+    /// [`reserve_extent`](Self::reserve_extent).
+    pub(crate) fn extent_recorded(&self, start: Logical, length: u64) {
+        let span = interval(start, length);
         self.lock().change_at(span, |group| {
             let reserved =
                 group.reserved.checked_sub(span.length()).ok_or("it gets an item, and was never taken")?;
@@ -29,8 +31,11 @@ impl Space {
         });
     }
 
-    /// An extent is not used any more.
-    pub(super) fn pin(&self, span: Interval, was_recorded: bool) {
+    /// Pins the space of an extent that is about to lose its item in the extent tree (`was_recorded`; call it before
+    /// the item is removed, so that a lookup of free space never takes it for free), or is given up without ever
+    /// having had one.
+    pub(crate) fn extent_freed(&self, start: Logical, length: u64, was_recorded: bool) {
+        let span = interval(start, length);
         let mut state = self.lock();
         if !state.pinned_within(span).is_empty() {
             state.damage.get_or_insert((span, "it is freed twice"));
@@ -50,8 +55,8 @@ impl Space {
         state.pinned.insert(span);
     }
 
-    /// The transaction is frozen: what it has freed stays pinned, apart from what the next one frees.
-    pub(super) fn freeze_pins(&self) -> Pinned {
+    /// The transaction is frozen: what it has freed. It stays pinned, apart from what the next one frees.
+    pub(crate) fn freeze(&self) -> Pinned {
         let mut state = self.lock();
         let ranges = Arc::new(std::mem::take(&mut state.pinned));
         assert!(state.frozen.is_none(), "one transaction is made durable at a time");
@@ -72,8 +77,8 @@ impl Space {
         is_settled && is_written && !state.groups().any(|group| group.is_fresh)
     }
 
-    /// The transaction becomes durable with the next one.
-    pub(super) fn keep_pins(&self, pinned: Pinned) {
+    /// The transaction has no superblocks of its own: the next one frees what it has freed.
+    pub(crate) fn keep_pinned(&self, pinned: Pinned) {
         let mut state = self.lock();
         state.frozen = None;
         for span in pinned.ranges.iter() {

@@ -3,8 +3,7 @@
 use super::device::Device;
 use super::estimate::TreeSizes;
 use super::group::{Content, Group, PerContent, Totals};
-use super::log_reserve::LogReserveState;
-use super::membership::Membership;
+use super::reserve::LogReserveState;
 use super::writeback_tier::WriteBackTier;
 use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::{BlockGroupType, DevId, Physical, Profile, Uuid};
@@ -13,16 +12,37 @@ use brindle_policy::placement::PlacementMode;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+/// Changes of the devices since the last superblock.
+#[derive(Debug, Default)]
+pub(crate) struct Membership {
+    pub(super) added_bytes: u64,
+    pub(super) cut_bytes: u64,
+    pub(super) added_devices: u64,
+    pub(super) removed_devices: u64,
+}
+
+impl Membership {
+    /// The size of all devices, which was this before.
+    pub(crate) fn total_bytes(&self, before: u64) -> u64 {
+        before.saturating_add(self.added_bytes).saturating_sub(self.cut_bytes)
+    }
+
+    /// Number of devices, which was `before` at the last superblock.
+    pub(crate) fn count(&self, before: u64) -> u64 {
+        before.saturating_add(self.added_devices).saturating_sub(self.removed_devices)
+    }
+}
+
 /// Problem of an extent.
 pub(super) type Problem = &'static str;
 
 /// Change of the item of a missing device.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct AbsentChange {
+pub(crate) struct AbsentChange {
     /// Hint to be stored (`type`).
-    pub(super) hint: Option<u64>,
+    pub(crate) hint: Option<u64>,
     /// Bytes of chunks that were removed.
-    pub(super) given_up: u64,
+    pub(crate) given_up: u64,
 }
 
 /// Known state of the pool's space.

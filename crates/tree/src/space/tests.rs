@@ -142,7 +142,7 @@ impl World {
         };
         let tree = self.pool.tree(RootId::FS_TREE).expect("is there");
         transaction.insert(&tree, &key, &[header.as_bytes(), body.as_bytes()].concat())?;
-        transaction.add_data_reference(range, &reference, true);
+        transaction.references().add_data(range, &reference, true);
         extent.keep();
         self.account(&transaction, range.length.cast_signed());
         drop(transaction);
@@ -156,7 +156,7 @@ impl World {
         let (key, reference) = self.reference(index);
         let tree = self.pool.tree(RootId::FS_TREE).expect("is there");
         assert!(transaction.remove(&tree, &key)?);
-        transaction.drop_data_reference(range, &reference);
+        transaction.references().drop_data(range, &reference);
         self.account(&transaction, -range.length.cast_signed());
         self.extents[index] = None;
         Ok(())

@@ -1,7 +1,7 @@
 //! Comparison of the sums that are kept of space with recounts.
 
 use super::group::{Content, Group, PerContent, Totals};
-use super::log_reserve::LogReserve;
+use super::reserve::LogReserve;
 use super::state::State;
 use super::{FreeRanges, Space};
 use brindle_interval::{Interval, IntervalSet, Point};

@@ -8,26 +8,18 @@
 //! else is full, chunks in which nothing waits are given up: they become chunks of ordinary data on fast devices, or make
 //! room for those.
 
-use super::Space;
-use super::group::{Content, Group, Role};
-use super::state::State;
+use super::group::Content;
 use crate::error::TreeError;
 use crate::options::WriteBackWish;
 use crate::store::Store;
 use brindle_ondisk::item::{WriteBackChunk, WriteBackHeader};
 use brindle_ondisk::{Item, Logical, Profile, RootId};
-use brindle_policy::placement::{PlacementMode, fast_data_devices, room_for};
-use brindle_policy::writeback::{WriteBackMode, WriteBackObstacle, obstacle};
+use brindle_policy::writeback::{WriteBackMode, WriteBackObstacle};
 use std::collections::{BTreeMap, BTreeSet};
 use zerocopy::IntoBytes;
 
 /// The most chunks that the tier has: their list is one item.
-const CHUNKS_MAX: usize = 128;
-/// Number of empty chunks that stay: one to be filled while the other is emptied.
-const SPARE_CHUNKS: usize = 2;
-/// Room in chunks of the tier from which on another one is made ahead of need, in bytes: a log can't point into a chunk
-/// that no commit knows.
-const AHEAD_BYTES: u64 = 64 << 20;
+pub(super) const CHUNKS_MAX: usize = 128;
 
 /// Choices of the owner, as the pool stores them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,25 +44,6 @@ impl WriteBackSettings {
     }
 }
 
-/// State of the write-back tier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WriteBackStatus {
-    /// Mode, if there is no obstacle.
-    pub mode: WriteBackMode,
-    /// Settings that the pool stores.
-    pub stored: WriteBackSettings,
-    /// Reason for which no data goes there.
-    pub obstacle: Option<WriteBackObstacle>,
-    /// Profile of its new chunks.
-    pub profile: Profile,
-    /// Bytes that wait.
-    pub waiting_bytes: u64,
-    /// Bytes that could wait, those that do included.
-    pub capacity_bytes: u64,
-    /// Time since which the oldest have waited, in seconds since 1970.
-    pub since: Option<u64>,
-}
-
 /// The tier, in memory.
 #[derive(Debug, Default)]
 pub(crate) struct WriteBackTier {
@@ -88,113 +61,6 @@ pub(crate) struct WriteBackTier {
     pub(super) given_up: Vec<u64>,
     /// Obstacle, once it is known; forgotten when groups or devices change.
     pub(super) obstacle: Option<Option<WriteBackObstacle>>,
-}
-
-/// Gain of a chunk of the tier that was given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum GivenUp {
-    /// Its room is there for other data.
-    Now,
-    /// The next commit takes the chunk away.
-    WithACommit,
-}
-
-/// Bytes of the tier that have a place on bulk devices already, for as long as this lives.
-#[derive(Debug)]
-#[must_use = "the room is counted twice from its end on"]
-pub struct InTransit<'p> {
-    space: &'p Space,
-    bytes: u64,
-}
-
-impl Drop for InTransit<'_> {
-    fn drop(&mut self) {
-        // A destructor's call; the count is whole whatever else is not.
-        let mut state = self.space.state.lock_after_panic();
-        let tier = &mut state.write_back;
-        tier.in_transit = tier.in_transit.saturating_sub(self.bytes);
-    }
-}
-
-impl Space {
-    /// Stores other settings of the write-back tier, and goes by them from now on; durable with the next commit.
-    ///
-    /// # Errors
-    /// A pool that is not written.
-    pub(crate) fn set_write_back(&self, settings: WriteBackSettings) {
-        let mut state = self.lock();
-        let tier = &mut state.write_back;
-        tier.mode = settings.mode.unwrap_or(tier.mode);
-        tier.stored = settings;
-        tier.is_changed = true;
-        tier.obstacle = None;
-    }
-
-    /// Returns true if new data goes to the write-back tier. `is_synced`: a sync waits for it.
-    pub(crate) fn takes_write_back(&self, is_synced: bool) -> bool {
-        let mut state = self.lock();
-        let is_meant = match state.write_back.mode {
-            WriteBackMode::Off => false,
-            WriteBackMode::Sync => is_synced,
-            WriteBackMode::All => true,
-        };
-        is_meant && self.write_back_obstacle(&mut state).is_none()
-    }
-
-    /// Returns true if the write-back tier has room for some bytes, in its chunks or in one that could be made.
-    pub(crate) fn has_write_back_room(&self, store: &Store, bytes: u64) -> bool {
-        let state = self.lock();
-        let in_new_chunks = || {
-            let request = self.request(store, &state, Content::WriteBack);
-            room_for(&state.summaries_for(Content::WriteBack), &request)
-        };
-        state.totals(Content::WriteBack).available >= bytes
-            || state.has_room_for_write_back_chunk() && in_new_chunks() >= bytes
-    }
-
-    /// Returns true if an extent of data lies on bulk devices, in a pool that distinguishes them.
-    pub(crate) fn lies_on_bulk_devices(&self, at: Logical) -> bool {
-        let state = self.lock();
-        state.fast.is_some() && state.group_of(at.get()).is_some_and(|group| group.content() == Content::Data)
-    }
-
-    /// Makes a chunk of the write-back tier if it is in use, and the chunks that there are may soon be full: to be called now
-    /// and then, so that no sync has to wait for one. Whether one was made; it serves a log from the next commit on.
-    ///
-    /// # Errors
-    /// A pool that is not written.
-    pub(crate) fn make_write_back_room(&self, store: &Store) -> bool {
-        let mut state = self.lock();
-        let is_off = state.write_back.mode == WriteBackMode::Off;
-        let chunks = state.groups().filter(|group| group.content() == Content::WriteBack);
-        let largest = chunks.map(|group| group.length).max().unwrap_or(0);
-        if is_off
-            || state.totals(Content::WriteBack).available >= AHEAD_BYTES.min(largest / 2)
-            || self.write_back_obstacle(&mut state).is_some()
-        {
-            return false;
-        }
-        // No room on the fast devices is no error: data goes to bulk devices then.
-        self.make_chunk(store, &mut state, Content::WriteBack).is_ok()
-    }
-
-    /// Closes a chunk of the write-back tier to allocation while it is destaged.
-    pub(crate) fn close_write_back_group(&self, start: Logical) {
-        let mut state = self.lock();
-        state.change(start.get(), |group| group.role = Role::Closed);
-    }
-
-    /// Promises room on bulk devices for data that moves there from the write-back tier: it was kept for it. Both places count as
-    /// one as long as the answer lives.
-    ///
-    /// # Errors
-    /// A pool that is not written.
-    pub(crate) fn reserve_kept_data(&self, bytes: u64) -> InTransit<'_> {
-        let mut state = self.lock();
-        state.promised_data += bytes;
-        state.write_back.in_transit += bytes;
-        InTransit { space: self, bytes }
-    }
 }
 
 impl WriteBackTier {
@@ -258,135 +124,5 @@ impl WriteBackTier {
             chunk_count: brindle_ondisk::to_u64(chunks.len()).into(),
         };
         Some([header.as_bytes(), chunks.as_bytes()].concat())
-    }
-}
-
-impl Space {
-    /// Reason for which no data goes to the write-back tier.
-    pub(super) fn write_back_obstacle(&self, state: &mut State) -> Option<WriteBackObstacle> {
-        if let Some(known) = state.write_back.obstacle {
-            return known;
-        }
-        let found = self.find_write_back_obstacle(state);
-        state.write_back.obstacle = Some(found);
-        found
-    }
-
-    pub(super) fn find_write_back_obstacle(&self, state: &State) -> Option<WriteBackObstacle> {
-        let is_strict = self.mode(state) == PlacementMode::Strict;
-        let fast = fast_data_devices(&state.summaries());
-        obstacle(state.fast.is_some(), is_strict, fast, state.profile(Content::WriteBack))
-    }
-
-    pub(crate) fn write_back_status(&self, store: &Store) -> WriteBackStatus {
-        let state = self.lock();
-        let obstacle = self.find_write_back_obstacle(&state);
-        let waiting_bytes = state.totals(Content::WriteBack).taken;
-        let in_chunks = state.totals(Content::WriteBack).available;
-        let in_new_chunks = match obstacle {
-            None => {
-                let request = self.request(store, &state, Content::WriteBack);
-                room_for(&state.summaries_for(Content::WriteBack), &request)
-            }
-            Some(_) => 0,
-        };
-        WriteBackStatus {
-            mode: state.write_back.mode,
-            stored: state.write_back.stored,
-            obstacle,
-            profile: state.profile(Content::WriteBack),
-            waiting_bytes,
-            capacity_bytes: waiting_bytes + in_chunks + in_new_chunks,
-            since: state.oldest_waiting(),
-        }
-    }
-}
-
-impl State {
-    /// Bytes of data that are still to have a place on bulk devices.
-    pub(super) fn kept_for_destaging(&self) -> u64 {
-        self.totals(Content::WriteBack).taken.saturating_sub(self.write_back.in_transit)
-    }
-
-    /// Returns true if the tier may have another chunk.
-    pub(super) fn has_room_for_write_back_chunk(&self) -> bool {
-        self.write_back.chunks.len() < CHUNKS_MAX
-    }
-
-    /// Returns true unless a group is of the write-back tier, and made when waiting data was to have another profile: nothing
-    /// more is taken from that.
-    pub(super) fn is_of_chosen_profile(&self, group: &Group) -> bool {
-        group.content() != Content::WriteBack
-            || group.kind.profile() == Some(self.profile(Content::WriteBack))
-    }
-
-    /// Returns true if an empty chunk of the tier stays.
-    pub(super) fn is_write_back_spare(&self, group: &Group) -> bool {
-        let is_spare = |group: &&Group| group.content() == Content::WriteBack && group.is_empty();
-        let is_wanted = self.write_back.mode != WriteBackMode::Off && self.is_of_chosen_profile(group);
-        is_wanted && self.groups().filter(is_spare).count() <= SPARE_CHUNKS
-    }
-
-    /// Gives up a chunk of the tier in which nothing waits. `None` if there is none.
-    pub(super) fn give_up_write_back_chunk(&mut self) -> Option<GivenUp> {
-        let is_idle =
-            |group: &&Group| group.content() == Content::WriteBack && group.is_open() && group.is_empty();
-        let group = self.groups().find(is_idle)?;
-        let (start, profile) = (group.start, group.kind.profile());
-        if profile != Some(self.profile(Content::Data)) {
-            self.change(start, |group| group.role = Role::Closed);
-            return Some(GivenUp::WithACommit);
-        }
-        tracing::debug!("chunk at logical {start} is no more for write-back: all else is full");
-        self.set_write_back_chunk(start, false);
-        self.write_back.given_up.push(start);
-        let group = self.take_away(start).expect("it was there just now");
-        self.add(group);
-        Some(GivenUp::Now)
-    }
-
-    /// A chunk is, or is no more, of the tier.
-    pub(super) fn set_write_back_chunk(&mut self, start: u64, is_one: bool) {
-        let tier = &mut self.write_back;
-        let changed = match is_one {
-            true => tier.chunks.insert(start, 0).is_none(),
-            false => tier.chunks.remove(&start).is_some(),
-        };
-        tier.is_changed |= changed;
-    }
-
-    /// Something is taken from a chunk of the tier: from now on data waits in it, if none did before.
-    pub(super) fn begins_to_wait(&mut self, address: u64, now: u64) {
-        let start = self.group_of(address).map(|group| group.start);
-        if let Some(since) =
-            start.and_then(|start| self.write_back.chunks.get_mut(&start)).filter(|since| **since == 0)
-        {
-            *since = now.max(1);
-            self.write_back.is_changed = true;
-        }
-    }
-
-    /// Chunks of the tier in which nothing waits (any more) forget the time.
-    pub(super) fn forget_waiting_times(&mut self) {
-        let is_idle =
-            |start: &u64| self.group(*start).is_none_or(|group| group.used == 0 && group.reserved == 0);
-        let idle: Vec<u64> = self
-            .write_back
-            .chunks
-            .iter()
-            .filter(|(start, since)| **since != 0 && is_idle(start))
-            .map(|(start, _)| *start)
-            .collect();
-        for start in idle {
-            self.write_back.chunks.insert(start, 0);
-            self.write_back.is_changed = true;
-        }
-    }
-
-    /// Time since which the oldest data has waited, in seconds since 1970.
-    fn oldest_waiting(&self) -> Option<u64> {
-        let waits = |start: &u64| self.group(*start).is_some_and(|group| group.used + group.reserved > 0);
-        let waiting = self.write_back.chunks.iter().filter(|(start, _)| waits(start));
-        waiting.map(|(_, since)| *since).filter(|since| *since > 0).min()
     }
 }

@@ -14,9 +14,7 @@ use crate::error::TreeError;
 use crate::root::TreeRoot;
 use crate::store::Store;
 use crate::store::cursor::Readahead;
-use brindle_ondisk::{
-    Generation, Item, Key, Logical, Node, NodeExpectation, ObjectId, RootBackup, RootId, Superblock,
-};
+use brindle_ondisk::{Item, Key, Logical, Node, NodeExpectation, ObjectId, RootBackup, RootId, Superblock};
 use brindle_volume::ReadError;
 
 /// Trees that every pool has, and files can be read without.
@@ -179,15 +177,5 @@ impl Store {
             cursor.next()?;
         }
         Ok(())
-    }
-}
-
-/// Advice where the last commit can't be entered by.
-pub(crate) fn advice(readable: Option<Generation>) -> String {
-    match readable {
-        Some(generation) => {
-            format!("the backup roots of generation {generation} can be read: -o ro,rescue=usebackuproot")
-        }
-        None => "no backup root can be read either".to_owned(),
     }
 }

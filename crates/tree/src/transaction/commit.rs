@@ -1,18 +1,22 @@
 //! The commit, step by step; the module above says why each step comes where it does.
 
 use super::Transactions;
+use super::device_items::{mark_devices, record_ages, write_statistics};
+use super::placer::Placer;
+use super::roots::Roots;
+use super::space_items::SpaceItems;
 use super::statistics::{CommitPhase, Tally};
+use super::superblock::next_superblock;
 use crate::editor::Editor;
 use crate::error::TreeError;
+use crate::extent_tree::ExtentTree;
 use crate::space::pins::Pinned;
 use crate::stop::StopOnPanic;
-use crate::tree::Tree;
 use brindle_ondisk::item::DevItem;
-use brindle_ondisk::{Generation, IdMap, Key, KeyType, Logical, Node, ObjectId, RootId, Superblock};
+use brindle_ondisk::{Generation, Logical, Node, RootId, Superblock};
 use brindle_sync::atomic::Ordering;
 use brindle_sync::parallel;
 use std::sync::Arc;
-use zerocopy::FromBytes;
 
 /// Upper bound on the rounds of settling: a transaction that needs more never settles.
 const ROUNDS_MAX: usize = 100;
@@ -56,7 +60,7 @@ impl Transactions {
 
     fn has_changes(&self) -> bool {
         self.changes.refs.len() > 0
-            || self.changes.space.has_changes()
+            || self.changes.space.has_unwritten()
             || self.store.superblock().log_root.get() != 0
             || self.changes.label.lock().is_some()
             || self.changes.statistics.has_new(&self.store)
@@ -78,7 +82,7 @@ impl Transactions {
     fn commit_once(&self) -> Result<Option<Generation>, TreeError> {
         let mut tally = Tally::begin();
         let inside = self.enter();
-        let advanced = self.editor(inside.generation()).run_delayed_refs(usize::MAX)?;
+        let advanced = ExtentTree::of(&self.editor(inside.generation())).apply(usize::MAX)?;
         drop(inside);
         tally.count_references(advanced);
         tally.ends(CommitPhase::Advance);
@@ -90,7 +94,7 @@ impl Transactions {
         drop(no_syncs);
         tally.ends(CommitPhase::Close);
         let editor = self.editor(generation);
-        let frozen = self.settle(&editor, &mut tally).and_then(|()| editor.freeze(&mut tally));
+        let frozen = self.settle(&editor, &mut tally).and_then(|()| freeze(&editor, &mut tally));
         self.changes.pressure.begin();
         let frozen = frozen?;
         closed.advance();
@@ -116,23 +120,24 @@ impl Transactions {
 
     /// Rounds, until nothing is left to bring up to date.
     fn settle(&self, editor: &Editor<'_>, tally: &mut Tally) -> Result<(), TreeError> {
-        editor.renew_root_tree()?;
-        editor.mark_devices()?;
+        renew_root_tree(editor)?;
+        mark_devices(editor)?;
         if let Some(sleepers) = self.changes.space.sleepers().filter(|_| self.series.has_begun()) {
-            editor.record_ages(self.durable_generation(), &sleepers)?;
+            record_ages(editor, self.durable_generation(), &sleepers)?;
         }
-        editor.write_statistics()?;
+        write_statistics(editor)?;
+        let placer = Placer::of(editor);
         for _ in 0..ROUNDS_MAX {
             let mut busy = false;
             tally.report.rounds += 1;
             // What the commit changes by itself gets its places behind what changes it: each once, side by side.
-            busy |= editor.assign_all(|tree| !is_changed_by_commits(tree))?;
-            let references = editor.run_delayed_refs(usize::MAX)?;
+            busy |= placer.assign_all(|tree| !is_changed_by_commits(tree))?;
+            let references = ExtentTree::of(editor).apply(usize::MAX)?;
             tally.count_references(references);
             busy |= references > 0;
-            busy |= self.changes.space.write_back(editor)?;
-            busy |= editor.record_roots()?;
-            busy |= editor.assign_all(is_changed_by_commits)?;
+            busy |= SpaceItems::of(editor).write()?;
+            busy |= Roots::of(editor).record_all()?;
+            busy |= placer.assign_all(is_changed_by_commits)?;
             if !busy {
                 return Ok(());
             }
@@ -172,76 +177,24 @@ fn is_changed_by_commits(tree: RootId) -> bool {
     )
 }
 
-impl Editor<'_> {
-    /// Gives the blocks of some trees their addresses; whether any had none.
-    fn assign_all(&self, is_meant: impl Fn(RootId) -> bool) -> Result<bool, TreeError> {
-        let trees = self.store.known_trees();
-        let mut busy = false;
-        self.changes.space.prepare(self.store, self.load())?;
-        for tree in trees.iter().filter(|tree| is_meant(tree.id())) {
-            busy |= self.assign_addresses(tree)? > 0;
-        }
-        Ok(busy)
-    }
+/// The root of the tree of roots is of the superblock's generation, whatever the transaction has changed.
+fn renew_root_tree(editor: &Editor<'_>) -> Result<(), TreeError> {
+    let root_tree = editor.store.tree(RootId::ROOT_TREE)?;
+    let (key, _) = editor.store.root_item(RootId::FS_TREE)?.ok_or(TreeError::NoTree(RootId::FS_TREE))?;
+    editor.update(&root_tree, &key, |_| ())?;
+    Ok(())
+}
 
-    /// The root of the tree of roots is of the superblock's generation, whatever the transaction has changed.
-    fn renew_root_tree(&self) -> Result<(), TreeError> {
-        let root_tree = self.store.tree(RootId::ROOT_TREE)?;
-        let (key, _) = self.store.root_item(RootId::FS_TREE)?.ok_or(TreeError::NoTree(RootId::FS_TREE))?;
-        self.update(&root_tree, &key, |_| ())?;
-        Ok(())
-    }
-
-    /// Says of devices that lack something that they do.
-    fn mark_devices(&self) -> Result<(), TreeError> {
-        let volume = self.store.volume();
-        for devid in volume.devices_to_mark() {
-            let key = Key::new(ObjectId::DEV_ITEMS, KeyType::DEV_ITEM, devid.get());
-            self.update(&*self.store.tree(RootId::CHUNK_TREE)?, &key, |data| {
-                if let Ok((item, _)) = DevItem::mut_from_prefix(data) {
-                    item.generation = self.generation;
-                }
-            })?;
-            tracing::warn!(
-                "devid {devid} lacks what was written, and is left out from generation {} on",
-                self.generation
-            );
-            volume.mark_device(devid, self.generation);
+/// The blocks of the transaction become final.
+fn freeze(editor: &Editor<'_>, tally: &mut Tally) -> Result<Frozen, TreeError> {
+    let superblock = next_superblock(editor)?;
+    let nodesize = editor.store.nodesize();
+    for tree in editor.store.known_trees() {
+        for node in tree.read().dirty.values() {
+            tally.count_block(tree.id(), node.level(), nodesize);
         }
-        Ok(())
+        Placer::of(editor).freeze_tree(&tree);
     }
-
-    /// The blocks of the transaction become final.
-    fn freeze(&self, tally: &mut Tally) -> Result<Frozen, TreeError> {
-        let superblock = self.next_superblock()?;
-        let nodesize = self.store.nodesize();
-        for tree in self.store.known_trees() {
-            for node in tree.read().dirty.values() {
-                tally.count_block(tree.id(), node.level(), nodesize);
-            }
-            self.freeze_tree(&tree);
-        }
-        let devices = self.store.volume().writable_devices().into_iter().map(|device| device.item).collect();
-        Ok(Frozen { superblock, devices, pinned: self.changes.space.freeze() })
-    }
-
-    /// A block that was made with its address is written with the others.
-    pub(crate) fn freeze_block(&self, at: Logical, node: Arc<Node>) {
-        self.store.unwritten().frozen.write().insert(at, node);
-    }
-
-    /// The blocks of a tree, which all have addresses, become final: to change them is to copy them.
-    pub(crate) fn freeze_tree(&self, tree: &Tree) {
-        if !tree.is_dirty() {
-            return;
-        }
-        // A reader finds a block in one place or the other: the tree stays locked until all have moved.
-        let mut state = tree.write();
-        let dirty: IdMap<Logical, Arc<Node>> = std::mem::take(&mut state.dirty);
-        self.changes.pressure.vanished(dirty.len());
-        for (at, node) in &dirty {
-            self.store.remember_node(*at, node);
-        }
-        self.store.unwritten().frozen.write().extend(dirty);
-    }
+    let devices = editor.store.volume().writable_devices().into_iter().map(|device| device.item).collect();
+    Ok(Frozen { superblock, devices, pinned: editor.changes.space.freeze() })
 }

@@ -30,15 +30,16 @@
 //! roots, then the others), `refs`, `space`. Part in a transaction counts as a lock of the gate's rank, so builds with
 //! debug assertions refuse to join twice at a time, and to commit while part of a transaction.
 
-mod ages;
-mod assign;
 pub(crate) mod commit;
+pub(crate) mod device_items;
 pub(crate) mod exclusive;
 mod gate;
+pub(crate) mod placer;
 mod publish;
 mod reserve;
-mod roots;
+pub(crate) mod roots;
 mod scrub;
+pub(crate) mod space_items;
 pub(crate) mod statistics;
 pub(crate) mod stop;
 mod superblock;

@@ -26,7 +26,7 @@ fn assert_clean(devices: &[Arc<dyn WritableDevice>], when: &str) {
 fn drop_some(pool: &Pool, budget: usize) -> bool {
     let Some(tree) = pool.next_relocation_tree().expect("reads") else { return false };
     let transaction = pool.join(Need::freeing(budget)).expect("there is room");
-    transaction.drop_relocation_tree(tree, budget).expect("drops");
+    crate::dropping::TreeDropper::of(&transaction).drop_part_of_relocation(tree, budget).expect("drops");
     drop(transaction);
     pool.commit().expect("commits");
     true

@@ -126,11 +126,13 @@ impl World {
         let transaction = self.pool.join(Need::items(4)).expect("joins");
         let data = [header.as_bytes(), extent.as_bytes()].concat();
         transaction.insert(&self.tree(id), &extent_key(file, block), &data).expect("is free");
-        transaction.add_data_reference(piece.range, &Self::reference(id, file, block, piece), is_new);
+        transaction.references().add_data(piece.range, &Self::reference(id, file, block, piece), is_new);
         if is_new {
             let sums: Vec<u8> =
                 (0..piece.range.length / SECTOR).flat_map(|sector| sum_of(piece.range, sector)).collect();
-            transaction.insert_checksums(piece.range.start, &sums).expect("inserts");
+            crate::checksums::ChecksumTree::of(&transaction)
+                .insert(piece.range.start, &sums)
+                .expect("inserts");
         }
         drop(transaction);
         self.subvolumes.get_mut(&id).expect("is there").insert((file, block), piece);
@@ -164,12 +166,12 @@ impl World {
         };
         let transaction = self.pool.join(Need::freeing(4)).expect("joins");
         assert!(transaction.remove(&self.tree(id), &extent_key(file, block)).expect("removes"));
-        transaction.drop_data_reference(piece.range, &Self::reference(id, file, block, piece));
+        transaction.references().drop_data(piece.range, &Self::reference(id, file, block, piece));
     }
 
     pub(super) fn run(&self, limit: usize) {
         let transaction = self.pool.join(Need::items(4)).expect("joins");
-        transaction.run_delayed_refs(limit).expect("applies");
+        crate::extent_tree::ExtentTree::of(&transaction).apply(limit).expect("applies");
     }
 
     /// A snapshot of a subvolume.
@@ -178,7 +180,9 @@ impl World {
         let id = RootId::new(100_000 + self.next);
         let (_, item) = self.pool.root_item(source).expect("reads").expect("is there");
         let tree = self.tree(source);
-        let snapshot = |editor: &crate::editor::Editor<'_>| editor.snapshot(&tree, id, &item);
+        let snapshot = |editor: &crate::editor::Editor<'_>| {
+            crate::transaction::roots::Roots::of(editor).snapshot(&tree, id, &item)
+        };
         self.pool.exclusively(snapshot).expect("snapshot");
         self.subvolumes.insert(id, self.subvolumes[&source].clone());
         id
@@ -191,7 +195,8 @@ impl World {
         loop {
             let tree = self.tree(id);
             let transaction = self.pool.join(Need::freeing(10)).expect("joins");
-            let is_gone = transaction.drop_tree(&tree, budget).expect("drops");
+            let is_gone =
+                crate::dropping::TreeDropper::of(&transaction).drop_part(&tree, budget).expect("drops");
             drop(transaction);
             self.pool.commit().expect("commits");
             verify(&self.pool);

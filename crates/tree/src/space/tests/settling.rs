@@ -3,8 +3,8 @@
 use super::{SECTOR, World};
 use crate::options::WriterOptions;
 use crate::space::free_space::Edits;
-use crate::space::write_back::apply_edits;
 use crate::transaction::Need;
+use crate::transaction::space_items::apply_edits;
 use crate::tree::Tree;
 use brindle_ondisk::{Key, KeyType, Logical, ObjectId, RootId};
 

@@ -1,4 +1,5 @@
-//! Addresses for the blocks of a transaction: those of one level of a tree side by side, in the order of keys.
+//! Places for the blocks of a transaction: those of one level of a tree side by side, in the order of keys. A block that has
+//! one can be frozen.
 
 use crate::editor::Editor;
 use crate::error::TreeError;
@@ -8,11 +9,35 @@ use crate::tree::{TreeState, is_virtual};
 use brindle_ondisk::{IdMap, Logical, Node, RootId, to_usize};
 use std::sync::Arc;
 
-impl Editor<'_> {
+/// Gives blocks of the running transaction their addresses, and freezes them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placer<'p> {
+    editor: Editor<'p>,
+}
+
+impl<'p> Placer<'p> {
+    /// Places blocks that an editor has made.
+    pub(crate) fn of(editor: &Editor<'p>) -> Self {
+        Self { editor: *editor }
+    }
+
     /// Gives every block of a tree that has none an address; how many there were.
-    pub(crate) fn assign_addresses(&self, tree: &Tree) -> Result<usize, TreeError> {
-        let (space, content) = (&self.changes.space, block_kind(tree.id()));
-        self.assign_from(tree, |count, hint| space.allocate_blocks(self.store, content, count, hint))
+    pub(crate) fn assign(&self, tree: &Tree) -> Result<usize, TreeError> {
+        let Editor { store, changes, .. } = self.editor;
+        let content = block_kind(tree.id());
+        self.assign_from(tree, |count, hint| changes.space.allocate_blocks(store, content, count, hint))
+    }
+
+    /// Gives the blocks of some trees their addresses; whether any had none.
+    pub(super) fn assign_all(&self, is_meant: impl Fn(RootId) -> bool) -> Result<bool, TreeError> {
+        let Editor { store, changes, .. } = self.editor;
+        let trees = store.known_trees();
+        let mut busy = false;
+        changes.space.prepare(store, self.editor.load())?;
+        for tree in trees.iter().filter(|tree| is_meant(tree.id())) {
+            busy |= self.assign(tree)? > 0;
+        }
+        Ok(busy)
     }
 
     /// The same with the addresses that `allocate` gives for a number of blocks, behind the last ones if it can.
@@ -53,7 +78,7 @@ impl Editor<'_> {
                 }
                 // Blocks of a log have no references.
                 if place.is_some() && tree != RootId::TREE_LOG {
-                    self.block_assigned(tree, &node);
+                    self.editor.references().block_assigned(tree, &node);
                 }
                 (place.unwrap_or(at), node)
             })
@@ -61,6 +86,26 @@ impl Editor<'_> {
         if let Some(place) = places.get(&state.root.bytenr) {
             state.root.bytenr = *place;
         }
+    }
+
+    /// A block that was made with its address is written with the others.
+    pub(crate) fn freeze_block(&self, at: Logical, node: Arc<Node>) {
+        self.editor.store.unwritten().frozen.write().insert(at, node);
+    }
+
+    /// The blocks of a tree, which all have addresses, become final: to change them is to copy them.
+    pub(crate) fn freeze_tree(&self, tree: &Tree) {
+        if !tree.is_dirty() {
+            return;
+        }
+        // A reader finds a block in one place or the other: the tree stays locked until all have moved.
+        let mut state = tree.write();
+        let dirty: IdMap<Logical, Arc<Node>> = std::mem::take(&mut state.dirty);
+        self.editor.changes.pressure.vanished(dirty.len());
+        for (at, node) in &dirty {
+            self.editor.store.remember_node(*at, node);
+        }
+        self.editor.store.unwritten().frozen.write().extend(dirty);
     }
 }
 

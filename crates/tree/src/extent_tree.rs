@@ -1,13 +1,14 @@
-//! Applying what waits to the extent tree.
+//! The extent tree: what waits in memory of references is applied to it.
 
-use super::DataRange;
-use super::delayed::{Extent, ExtentKind, Head};
-use super::record::{KeyedChange, KeyedRef, Layout, Outcome, Record};
+use crate::checksums::ChecksumTree;
 use crate::editor::Editor;
 use crate::error::TreeError;
+use crate::refs::DataRange;
+use crate::refs::delayed::{Extent, ExtentKind, Head};
+use crate::refs::record::{KeyedChange, KeyedRef, Layout, Outcome, Record};
 use crate::tree::Tree;
 use brindle_ondisk::item::BackRef;
-use brindle_ondisk::{Defect, Key, Logical, RootId};
+use brindle_ondisk::{Defect, Incompat, Key, Logical, RootId, to_usize};
 use std::sync::Arc;
 
 /// Number of extents that are applied while lookups wait.
@@ -39,20 +40,31 @@ impl Batch {
     }
 }
 
-impl Editor<'_> {
-    /// Applies what waits, of at most `limit` extents; returns their number. An error ends all writing, for what was taken
-    /// from the queue is then neither there nor, as a whole, in the extent tree.
-    pub(crate) fn run_delayed_refs(&self, limit: usize) -> Result<usize, TreeError> {
-        self.apply_delayed_refs(limit).inspect_err(|error| self.store.stop().abort(error))
+/// The extent tree of the running transaction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExtentTree<'p> {
+    editor: Editor<'p>,
+}
+
+impl<'p> ExtentTree<'p> {
+    /// The extent tree, to be changed by an editor.
+    pub(crate) fn of(editor: &Editor<'p>) -> Self {
+        Self { editor: *editor }
     }
 
-    fn apply_delayed_refs(&self, limit: usize) -> Result<usize, TreeError> {
-        let tree = self.store.tree(RootId::EXTENT_TREE)?;
+    /// Applies what waits, of at most `limit` extents; returns their number. An error ends all writing, for what was taken
+    /// from the queue is then neither there nor, as a whole, in the extent tree.
+    pub(crate) fn apply(&self, limit: usize) -> Result<usize, TreeError> {
+        self.apply_batches(limit).inspect_err(|error| self.editor.store.stop().abort(error))
+    }
+
+    fn apply_batches(&self, limit: usize) -> Result<usize, TreeError> {
+        let tree = self.editor.store.tree(RootId::EXTENT_TREE)?;
         let layout = self.layout();
         let mut done = 0;
         while done < limit {
-            let gate = self.changes.refs.close();
-            let heads = self.changes.refs.take(&gate, BATCH.min(limit - done));
+            let gate = self.editor.changes.refs.close();
+            let heads = self.editor.changes.refs.take(&gate, BATCH.min(limit - done));
             if heads.is_empty() {
                 break;
             }
@@ -71,7 +83,7 @@ impl Editor<'_> {
             }
             drop(gate);
             for range in batch.freed {
-                self.remove_checksums(range)?;
+                ChecksumTree::of(&self.editor).remove(range)?;
             }
         }
         Ok(done)
@@ -91,7 +103,7 @@ impl Editor<'_> {
         let record = Record::new(head.kind, &Layout { generation, ..*layout });
         let outcome = record.apply(head, &[], layout).map_err(refuse)?;
         let Some(item) = outcome.item else {
-            self.changes.space.extent_freed(extent.start, extent.length, false);
+            self.editor.changes.space.extent_freed(extent.start, extent.length, false);
             batch.free_data(extent);
             return Ok(());
         };
@@ -108,12 +120,21 @@ impl Editor<'_> {
         Ok(())
     }
 
+    fn layout(&self) -> Layout {
+        let store = self.editor.store;
+        Layout {
+            nodesize: to_usize(store.nodesize().into()),
+            skinny: store.superblock().incompat().contains(Incompat::SKINNY_METADATA),
+            generation: self.editor.generation,
+        }
+    }
+
     fn insert_new(&self, tree: &Tree, batch: &Batch) -> Result<(), TreeError> {
         let items: Vec<(Key, &[u8])> =
             batch.items.iter().map(|(key, item)| (*key, item.as_slice())).collect();
-        self.insert_all(tree, &items)?;
+        self.editor.insert_all(tree, &items)?;
         for extent in &batch.recorded {
-            self.changes.space.extent_recorded(extent.start, extent.length);
+            self.editor.changes.space.extent_recorded(extent.start, extent.length);
         }
         batch.keyed.iter().try_for_each(|(start, reference)| self.insert_keyed(tree, *start, reference))
     }
@@ -127,31 +148,31 @@ impl Editor<'_> {
         layout: &Layout,
         batch: &mut Batch,
     ) -> Result<(), TreeError> {
-        let Some((key, record)) = self.find_record(tree, extent)? else {
+        let Some((key, record)) = self.editor.references().find_record(tree, extent)? else {
             let defect = Defect::new("extent is referred to and has no item", extent.length);
             return Err(TreeError::item(tree.id(), layout.key(extent.start, head), defect));
         };
         let mut keyed: Vec<KeyedRef> = Vec::new();
         for who in record.maybe_keyed(head) {
-            keyed.extend(self.find_keyed(tree, extent.start, who)?);
+            keyed.extend(self.editor.references().find_keyed(tree, extent.start, who)?);
         }
         let refuse = |defect| TreeError::item(tree.id(), key, defect);
         let Outcome { item, keyed } = record.apply(head, &keyed, layout).map_err(refuse)?;
         for change in &keyed {
             match change {
                 KeyedChange::Add(reference) => self.insert_keyed(tree, extent.start, reference)?,
-                KeyedChange::Set(key, reference) => self.replace(tree, key, &reference.item_data())?,
+                KeyedChange::Set(key, reference) => self.editor.replace(tree, key, &reference.item_data())?,
                 KeyedChange::Remove(key) => {
-                    self.remove(tree, key)?;
+                    self.editor.remove(tree, key)?;
                 }
             }
         }
         match item {
-            Some(item) => self.replace(tree, &key, &item),
+            Some(item) => self.editor.replace(tree, &key, &item),
             None => {
                 // Before the item goes: a lookup of free space must not find it yet.
-                self.changes.space.extent_freed(extent.start, extent.length, true);
-                self.remove(tree, &key)?;
+                self.editor.changes.space.extent_freed(extent.start, extent.length, true);
+                self.editor.remove(tree, &key)?;
                 batch.free_data(extent);
                 Ok(())
             }
@@ -162,7 +183,7 @@ impl Editor<'_> {
     fn insert_keyed(&self, tree: &Tree, start: Logical, reference: &BackRef) -> Result<(), TreeError> {
         let (mut key, data) = (reference.key(start), reference.item_data());
         loop {
-            match self.insert(tree, &key, &data) {
+            match self.editor.insert(tree, &key, &data) {
                 Err(TreeError::Exists { .. }) if matches!(reference, BackRef::Data(_)) => {
                     key = Key::new(key.objectid, key.item_type, key.offset().wrapping_add(1));
                 }

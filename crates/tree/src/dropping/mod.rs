@@ -12,10 +12,13 @@
 //! made) was not made by it. Conversion cut short begins anew and finds what is done by its flag; a note in memory
 //! spares it the way, as long as the pool stays open.
 
-use super::delayed::Extent;
-use super::sharing::Under;
+pub(crate) mod relocations;
+
 use crate::editor::Editor;
 use crate::error::TreeError;
+use crate::refs::References;
+use crate::refs::delayed::Extent;
+use crate::refs::sharing::Under;
 use crate::root::TreeRoot;
 use crate::tree::Tree;
 use brindle_ondisk::item::{ExtentFlags, RootItem};
@@ -37,8 +40,8 @@ struct Step {
 }
 
 /// A tree that is being dropped.
-struct Walk<'e, 'p> {
-    editor: &'e Editor<'p>,
+struct Walk<'p> {
+    references: References<'p>,
     tree: RootId,
     /// Blocks older than this generation were not made by this tree; 0 if it is no snapshot.
     origin: Generation,
@@ -77,28 +80,40 @@ enum Conversion {
     Part,
 }
 
-impl Editor<'_> {
+/// Drops trees in the running transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct TreeDropper<'p> {
+    editor: Editor<'p>,
+}
+
+impl<'p> TreeDropper<'p> {
+    /// Drops trees by means of an editor.
+    pub fn of(editor: &Editor<'p>) -> Self {
+        Self { editor: *editor }
+    }
+
     /// Drops part of a deleted tree: at most about `budget` blocks, progress kept in its root item; whether it is
     /// gone (its root item too). A tree that the running transaction has changed waits for the commit.
-    pub fn drop_tree(&self, tree: &Tree, budget: usize) -> Result<bool, TreeError> {
+    pub fn drop_part(&self, tree: &Tree, budget: usize) -> Result<bool, TreeError> {
         if tree.is_dirty() {
             return Ok(false);
         }
-        let Some((key, item)) = self.store.root_item(tree.id())? else {
+        let Some((key, item)) = self.editor.store.root_item(tree.id())? else {
             return Ok(true);
         };
         // What is older than a snapshot, the snapshot did not make.
         let doomed = Doomed { root: tree.root(), key, origin: Generation::new(key.offset()) };
         let dropped = self.drop_blocks(&doomed, &item, budget)?;
-        let root_tree = self.store.tree(RootId::ROOT_TREE)?;
+        let root_tree = self.editor.store.tree(RootId::ROOT_TREE)?;
         if dropped == Dropped::Whole {
-            self.changes.refs.note_conversion(tree.id(), None);
-            self.remove(&root_tree, &key)?;
+            self.editor.changes.refs.note_conversion(tree.id(), None);
+            self.editor.remove(&root_tree, &key)?;
             let orphan = Key::new(ObjectId::ORPHAN, KeyType::ORPHAN_ITEM, tree.id().get());
-            self.remove(&root_tree, &orphan)?;
-            self.store.forget_tree(tree.id());
+            self.editor.remove(&root_tree, &orphan)?;
+            self.editor.store.forget_tree(tree.id());
         } else if let Dropped::Until(progress, level) = dropped {
-            self.update(&root_tree, &key, |data| RootItem::write_drop_progress(data, &progress, level))?
+            self.editor
+                .update(&root_tree, &key, |data| RootItem::write_drop_progress(data, &progress, level))?
                 .unwrap_or(Ok(()))
                 .map_err(|defect| TreeError::item(RootId::ROOT_TREE, key, defect))?;
         }
@@ -113,7 +128,7 @@ impl Editor<'_> {
         budget: usize,
     ) -> Result<Dropped, TreeError> {
         let (tree, origin, budget) = (doomed.root.id, doomed.origin, budget.max(1));
-        let mut walk = Walk { editor: self, tree, origin, path: Vec::new(), budget };
+        let mut walk = Walk { references: self.editor.references(), tree, origin, path: Vec::new(), budget };
         walk.resume(doomed, item)?;
         if walk.run()? {
             return Ok(Dropped::Whole);
@@ -122,10 +137,10 @@ impl Editor<'_> {
     }
 }
 
-impl Walk<'_, '_> {
+impl Walk<'_> {
     /// Goes to where the root item says that dropping has come.
     fn resume(&mut self, doomed: &Doomed, item: &RootItem) -> Result<(), TreeError> {
-        let root = self.editor.store.read_node(&doomed.root.expectation())?;
+        let root = self.references.store.read_node(&doomed.root.expectation())?;
         let begun = item.drop_progress.objectid != ObjectId::new(0);
         let until = if begun { item.drop_level } else { root.level() };
         if until > root.level() || until == 0 && root.level() > 0 {
@@ -143,7 +158,7 @@ impl Walk<'_, '_> {
             }
             let Some(pointer) = step.node.key_ptrs().get(step.slot) else { break };
             let expected = NodeExpectation::child(pointer, step.node.level());
-            let child = self.editor.store.read_node(&expected)?;
+            let child = self.references.store.read_node(&expected)?;
             self.enter(child)?;
         }
         Ok(())
@@ -151,7 +166,7 @@ impl Walk<'_, '_> {
 
     /// Adds a block to the path, which must not be shared.
     fn enter(&mut self, node: Arc<Node>) -> Result<(), TreeError> {
-        let known = self.editor.block_references(node.header().bytenr, node.level())?;
+        let known = self.references.of_block(node.header().bytenr, node.level())?;
         if known.count != 1 {
             let key = Key::new(ObjectId::new(node.header().bytenr.get()), KeyType::METADATA_ITEM, 0);
             let defect = Defect::expected("references of a block that is being dropped", 1, known.count);
@@ -188,7 +203,7 @@ impl Walk<'_, '_> {
         let Some(step) = self.path.pop() else { return Ok(()) };
         let under = Under::of(&step.node, step.flags, self.tree)?;
         if step.node.is_leaf() {
-            self.editor.refer_from(&step.node, under, -1)?;
+            self.references.refer_from(&step.node, under, -1)?;
         }
         // A root is no child: one that is full, a relocation's, refers to itself.
         let parent = match self.path.last_mut() {
@@ -198,7 +213,7 @@ impl Walk<'_, '_> {
             }
             None => under,
         };
-        self.editor.changes.refs.change(&self.editor.extent_of(&step.node), parent.block(), -1);
+        self.references.delayed.change(&self.references.extent_of(&step.node), parent.block(), -1);
         self.budget = self.budget.saturating_sub(1);
         Ok(())
     }
@@ -210,21 +225,21 @@ impl Walk<'_, '_> {
         let expected = NodeExpectation::child(&pointer, step.node.level());
         let level = step.node.level().saturating_sub(1);
         let parent = Under::of(&step.node, step.flags, self.tree)?;
-        let extent = self.editor.block_extent(pointer.blockptr, level, pointer.key);
+        let extent = self.references.block_extent(pointer.blockptr, level, pointer.key);
         let mut must_convert = true;
         loop {
-            let decision = self.editor.changes.refs.lock_block(extent.start, extent.length);
-            let known = self.editor.block_references(extent.start, level)?;
+            let decision = self.references.delayed.lock_block(extent.start, extent.length);
+            let known = self.references.of_block(extent.start, level)?;
             if known.count == 0 {
-                return Err(self.editor.unknown_block(&extent));
+                return Err(self.references.unknown_block(&extent));
             }
             if known.count == 1 {
-                let node = self.editor.store.read_node(&expected)?;
+                let node = self.references.store.read_node(&expected)?;
                 self.path.push(Step { node, slot: 0, flags: known.flags, prefetched: 0 });
                 return Ok(());
             }
             if !must_convert || pointer.generation < self.origin {
-                self.editor.changes.refs.change(&extent, parent.block(), -1);
+                self.references.delayed.change(&extent, parent.block(), -1);
                 break;
             }
             drop(decision);
@@ -247,7 +262,7 @@ impl Walk<'_, '_> {
         if pointer.generation < self.origin {
             return Ok(Conversion::Whole);
         }
-        let extent = self.editor.block_extent(pointer.blockptr, level, pointer.key);
+        let extent = self.references.block_extent(pointer.blockptr, level, pointer.key);
         if level == 0 && self.is_full(&extent, level)? {
             return Ok(Conversion::Whole);
         }
@@ -257,7 +272,7 @@ impl Walk<'_, '_> {
             level: Some(level),
             first_key: Some(pointer.key),
         };
-        let node = self.editor.store.read_node(&expected)?;
+        let node = self.references.store.read_node(&expected)?;
         if node.header().owner != self.tree {
             return Ok(Conversion::Whole);
         }
@@ -266,7 +281,7 @@ impl Walk<'_, '_> {
         }
         let Some(below) = level.checked_sub(1) else { return Ok(Conversion::Whole) };
         let children = node.key_ptrs();
-        let done = self.editor.changes.refs.conversion(self.tree);
+        let done = self.references.delayed.conversion(self.tree);
         for (slot, child) in children.iter().enumerate() {
             let next = children.get(slot + 1).map(|next| next.key);
             if next.is_some_and(|next| next <= done) {
@@ -275,13 +290,13 @@ impl Walk<'_, '_> {
             if slot % PREFETCH == 0 {
                 let batch = children.iter().skip(slot).take(PREFETCH);
                 let wanted = batch.filter(|child| child.generation >= self.origin);
-                self.editor.store.prefetch_nodes(wanted.map(|child| child.blockptr));
+                self.references.store.prefetch_nodes(wanted.map(|child| child.blockptr));
             }
             if self.convert(child, below)? == Conversion::Part {
                 return Ok(Conversion::Part);
             }
             if let Some(next) = next.filter(|_| below == 0) {
-                self.editor.changes.refs.note_conversion(self.tree, Some(next));
+                self.references.delayed.note_conversion(self.tree, Some(next));
             }
         }
         Ok(Conversion::Whole)
@@ -289,24 +304,24 @@ impl Walk<'_, '_> {
 
     /// Converts one block unless it is; `false` if there is no budget for it.
     fn convert_block(&mut self, node: &Node, extent: &Extent) -> Result<bool, TreeError> {
-        let _decision = self.editor.changes.refs.lock_block(extent.start, extent.length);
+        let _decision = self.references.delayed.lock_block(extent.start, extent.length);
         if self.is_full(extent, node.level())? {
             return Ok(true);
         }
         if self.budget == 0 {
             return Ok(false);
         }
-        self.editor.refer_from(node, Under::Block(extent.start), 1)?;
-        self.editor.refer_from(node, Under::Tree(self.tree), -1)?;
-        self.editor.changes.refs.set_full(extent);
+        self.references.refer_from(node, Under::Block(extent.start), 1)?;
+        self.references.refer_from(node, Under::Tree(self.tree), -1)?;
+        self.references.delayed.set_full(extent);
         self.budget -= 1;
         Ok(true)
     }
 
     fn is_full(&self, extent: &Extent, level: u8) -> Result<bool, TreeError> {
-        let known = self.editor.block_references(extent.start, level)?;
+        let known = self.references.of_block(extent.start, level)?;
         if known.count == 0 {
-            return Err(self.editor.unknown_block(extent));
+            return Err(self.references.unknown_block(extent));
         }
         Ok(known.flags.contains(ExtentFlags::FULL_BACKREF))
     }
@@ -323,11 +338,11 @@ impl Walk<'_, '_> {
         let mut wanted: Vec<Logical> = Vec::new();
         for child in children {
             let is_ours = child.generation >= self.origin;
-            if is_ours || self.editor.block_references(child.blockptr, level)?.count == 1 {
+            if is_ours || self.references.of_block(child.blockptr, level)?.count == 1 {
                 wanted.push(child.blockptr);
             }
         }
-        self.editor.store.prefetch_nodes(wanted.into_iter());
+        self.references.store.prefetch_nodes(wanted.into_iter());
         Ok(())
     }
 }

@@ -13,8 +13,7 @@
 //! another meaning; `refs` tells them apart. So the first step sets both back, and the kernel, if it comes next, drops
 //! the rest.
 
-use super::dropping::{Doomed, Dropped};
-use crate::editor::Editor;
+use super::{Doomed, Dropped, TreeDropper};
 use crate::error::TreeError;
 use crate::root::TreeRoot;
 use crate::store::Store;
@@ -48,28 +47,31 @@ impl RelocationTree {
     }
 }
 
-impl Editor<'_> {
+impl TreeDropper<'_> {
     /// Drops at most about `budget` blocks of a relocation tree, progress kept in its root item; returns true if it is
     /// gone.
-    pub fn drop_relocation_tree(&self, tree: RelocationTree, budget: usize) -> Result<bool, TreeError> {
+    pub fn drop_part_of_relocation(&self, tree: RelocationTree, budget: usize) -> Result<bool, TreeError> {
         let RelocationTree { key, mut item } = tree;
-        let root_tree = self.store.tree(RootId::ROOT_TREE)?;
+        let root_tree = self.editor.store.tree(RootId::ROOT_TREE)?;
         let refuse = |defect| TreeError::item(RootId::ROOT_TREE, key, defect);
         if item.refs.get() > 0 {
             (item.drop_progress, item.drop_level) = (Key::MIN, 0);
-            self.update(&root_tree, &key, RootItem::write_doomed)?.unwrap_or(Ok(())).map_err(refuse)?;
+            self.editor
+                .update(&root_tree, &key, RootItem::write_doomed)?
+                .unwrap_or(Ok(()))
+                .map_err(refuse)?;
         }
         let root = TreeRoot::from_item(RootId::TREE_RELOC, &item);
         // No block bears its name, whatever the generation.
         let doomed = Doomed { root, key, origin: Generation::new(u64::MAX) };
         match self.drop_blocks(&doomed, &item, budget)? {
             Dropped::Whole => {
-                self.remove(&root_tree, &key)?;
+                self.editor.remove(&root_tree, &key)?;
                 return Ok(true);
             }
             Dropped::Until(progress, level) => {
                 let write = |data: &mut [u8]| RootItem::write_drop_progress(data, &progress, level);
-                self.update(&root_tree, &key, write)?.unwrap_or(Ok(())).map_err(refuse)?;
+                self.editor.update(&root_tree, &key, write)?.unwrap_or(Ok(())).map_err(refuse)?;
             }
             Dropped::Nothing => {}
         }

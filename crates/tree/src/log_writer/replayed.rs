@@ -1,8 +1,8 @@
 //! Replay of the logs that a crash left.
 //!
 //! Neither the blocks of a log nor the data that only it knows are in the extent tree: to the space that the last commit
-//! tells of, they are free. So a replay first has its blocks kept ([`Editor::keep_log`]), and takes each
-//! extent of data that only the log knows ([`Editor::claim_data`]). All of it belongs to one transaction, whose
+//! tells of, they are free. So a replay first has its blocks kept ([`LogReplay::keep_log`]), and takes each
+//! extent of data that only the log knows ([`LogReplay::claim_data`]). All of it belongs to one transaction, whose
 //! superblock points to no log; until [`Pool::log_is_replayed`] is called, nothing is committed.
 
 use crate::editor::Editor;
@@ -64,16 +64,28 @@ fn blocks_of(store: &Store, root: TreeRoot) -> Result<Vec<Logical>, TreeError> {
     Ok(found)
 }
 
-impl Editor<'_> {
+/// Puts what logs have into the running transaction, with their blocks and data.
+#[derive(Clone, Copy, Debug)]
+pub struct LogReplay<'p> {
+    editor: Editor<'p>,
+}
+
+impl<'p> LogReplay<'p> {
+    /// A replay by means of an editor.
+    pub fn of(editor: &Editor<'p>) -> Self {
+        Self { editor: *editor }
+    }
+
     /// Sees to it that no block of the log is overwritten before this transaction is durable.
     pub fn keep_log(&self) -> Result<(), TreeError> {
-        let mut roots: Vec<TreeRoot> = LogTree::all(self.store)?.iter().map(|log| log.tree.root()).collect();
-        roots.extend(TreeRoot::log_root_tree(&self.store.superblock()));
+        let mut roots: Vec<TreeRoot> =
+            LogTree::all(self.editor.store)?.iter().map(|log| log.tree.root()).collect();
+        roots.extend(TreeRoot::log_root_tree(&self.editor.store.superblock()));
         for root in roots {
-            for block in blocks_of(self.store, root)? {
-                let length = self.store.nodesize().into();
+            for block in blocks_of(self.editor.store, root)? {
+                let length = self.editor.store.nodesize().into();
                 self.claim(BlockGroupType::METADATA, block, length)?;
-                self.changes.space.extent_freed(block, length, false);
+                self.editor.changes.space.extent_freed(block, length, false);
             }
         }
         Ok(())
@@ -82,7 +94,7 @@ impl Editor<'_> {
     /// Takes an extent of data that a log refers to, unless it is known already; whether it was not. Its first reference is
     /// that of a new extent then.
     pub fn claim_data(&self, range: DataRange) -> Result<bool, TreeError> {
-        if self.is_known(&Extent::data(range))? {
+        if self.editor.references().is_known(&Extent::data(range))? {
             return Ok(false);
         }
         self.claim(BlockGroupType::DATA, range.start, range.length)?;
@@ -90,48 +102,49 @@ impl Editor<'_> {
     }
 
     /// The checksums of a range of data, as far as a log has them, by where they begin.
-    pub fn logged_checksums(
-        &self,
-        log: &LogTree,
-        range: DataRange,
-    ) -> Result<Vec<(Logical, Vec<u8>)>, TreeError> {
-        let (sector, size) = self.checksum_unit();
-        let end = range.start.get().saturating_add(range.length);
-        let mut cursor = self.store.cursor(&log.tree, Readahead::None);
-        cursor.seek_last(&checksum_key(range.start))?;
-        if cursor.key().is_none_or(|key| key.item_type != KeyType::EXTENT_CSUM) {
-            cursor.seek(&checksum_key(range.start))?;
-        }
-        let mut found = Vec::new();
-        while let Some((key, data)) = cursor.item().filter(|(key, _)| key.item_type == KeyType::EXTENT_CSUM) {
-            let first = key.offset();
-            if first >= end {
-                break;
-            }
-            let sectors = to_u64(data.len() / size);
-            let from = range.start.get().saturating_sub(first).div_ceil(sector).min(sectors);
-            let to = (end - first).div_ceil(sector).min(sectors);
-            if from < to {
-                let bytes = to_usize(from) * size..to_usize(to) * size;
-                found.push((Logical::new(first + from * sector), data[bytes].to_vec()));
-            }
-            cursor.next()?;
-        }
-        Ok(found)
-    }
-
-    fn checksum_unit(&self) -> (u64, usize) {
-        let context = self.store.volume().tree_context();
-        (context.sectorsize.into(), context.checksum_type.size())
+    pub fn checksums(&self, log: &LogTree, range: DataRange) -> Result<Vec<(Logical, Vec<u8>)>, TreeError> {
+        logged_checksums(self.editor.store, log, range)
     }
 
     /// Takes a range that must be free, where such things are.
     fn claim(&self, kind: BlockGroupType, start: Logical, length: u64) -> Result<(), TreeError> {
-        if self.changes.space.claim(self.store, kind, start, length)? {
+        if self.editor.changes.space.claim(self.editor.store, kind, start, length)? {
             return Ok(());
         }
         Err(TreeError::Space { start, length, problem: "a log has it, and it is not free" })
     }
+}
+
+/// The checksums of a range of data, as far as a log has them, by where they begin.
+pub(super) fn logged_checksums(
+    store: &Store,
+    log: &LogTree,
+    range: DataRange,
+) -> Result<Vec<(Logical, Vec<u8>)>, TreeError> {
+    let context = store.volume().tree_context();
+    let (sector, size) = (u64::from(context.sectorsize), context.checksum_type.size());
+    let end = range.start.get().saturating_add(range.length);
+    let mut cursor = store.cursor(&log.tree, Readahead::None);
+    cursor.seek_last(&checksum_key(range.start))?;
+    if cursor.key().is_none_or(|key| key.item_type != KeyType::EXTENT_CSUM) {
+        cursor.seek(&checksum_key(range.start))?;
+    }
+    let mut found = Vec::new();
+    while let Some((key, data)) = cursor.item().filter(|(key, _)| key.item_type == KeyType::EXTENT_CSUM) {
+        let first = key.offset();
+        if first >= end {
+            break;
+        }
+        let sectors = to_u64(data.len() / size);
+        let from = range.start.get().saturating_sub(first).div_ceil(sector).min(sectors);
+        let to = (end - first).div_ceil(sector).min(sectors);
+        if from < to {
+            let bytes = to_usize(from) * size..to_usize(to) * size;
+            found.push((Logical::new(first + from * sector), data[bytes].to_vec()));
+        }
+        cursor.next()?;
+    }
+    Ok(found)
 }
 
 fn checksum_key(start: Logical) -> Key {

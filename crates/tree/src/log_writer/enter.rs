@@ -2,22 +2,22 @@
 
 use super::LogWriter;
 use super::blocks::LogBlocks;
-use super::sync::LogTicket;
-use super::{LogState, LogTree, SyncMeasure, Unlogged};
+use super::replayed::{LogTree, logged_checksums};
+use super::trees::LogTrees;
 use crate::changes::Changes;
+use crate::checksums::checksum_items;
 use crate::editor::operations::{insert_all, replace};
 use crate::editor::remove::remove_range;
 use crate::editor::{Editor, Verdict};
 use crate::error::TreeError;
 use crate::histogram::Timing;
+use crate::log::{LogState, LogTicket, SyncMeasure, Unlogged};
 use crate::refs::DataRange;
-use crate::refs::checksum::checksum_items;
 use crate::root::TreeRoot;
 use crate::store::cursor::Readahead;
 use crate::transaction::Durable;
 use crate::transaction::stop::{ClosedGate, Inside};
 use crate::tree::Tree;
-use brindle_ondisk::item::RootItem;
 use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, RootId, to_u64};
 use brindle_sync::MutexGuard;
 use brindle_volume::DeviceSet;
@@ -191,7 +191,7 @@ impl Logging<'_> {
         let tree = match state.trees.get(&change.subvolume) {
             Some(tree) => Arc::clone(tree),
             None => {
-                let tree = self.editor.new_log_tree()?;
+                let tree = LogTrees::of(&self.editor).new_tree()?;
                 state.trees.insert(change.subvolume, Arc::clone(&tree));
                 tree
             }
@@ -235,7 +235,7 @@ impl Logging<'_> {
         let context = self.editor.store.volume().tree_context();
         let (sector, size) = (u64::from(context.sectorsize), context.checksum_type.size());
         let sectors = to_u64(sums.len() / size);
-        let there = self.editor.logged_checksums(log, DataRange { start, length: sectors * sector })?;
+        let there = logged_checksums(self.editor.store, log, DataRange { start, length: sectors * sector })?;
         let mut known: Vec<(u64, u64)> = Vec::new();
         for (at, sums) in there {
             let from = (at.get() - start.get()) / sector;
@@ -255,29 +255,4 @@ impl Logging<'_> {
         }
         Ok(count)
     }
-}
-
-impl Editor<'_> {
-    /// An empty tree of log items, or of logs.
-    pub(super) fn new_log_tree(&self) -> Result<Arc<Tree>, TreeError> {
-        let leaf = self.empty_leaf(RootId::TREE_LOG)?;
-        let bytenr = leaf.header().bytenr;
-        let root = TreeRoot { id: RootId::TREE_LOG, bytenr, generation: self.generation, level: 0 };
-        let tree = Tree::fixed(root);
-        tree.write().dirty.insert(bytenr, Arc::new(leaf));
-        Ok(tree)
-    }
-}
-
-/// The root item of a log tree, as the kernel has it.
-pub(super) fn root_item(root: TreeRoot, nodesize: u32) -> RootItem {
-    let mut item: RootItem = zerocopy::FromZeros::new_zeroed();
-    item.inode.generation = Generation::new(1);
-    item.inode.size.set(3);
-    item.inode.nlink.set(1);
-    item.inode.nbytes.set(nodesize.into());
-    item.inode.mode.set(0o40755);
-    (item.generation, item.generation_v2) = (root.generation, root.generation);
-    (item.bytenr, item.level) = (root.bytenr, root.level);
-    item
 }

@@ -1,68 +1,16 @@
 //! A log becomes durable.
 
 use super::LogWriter;
-use super::blocks::LogBlocks;
-use super::enter::root_item;
-use super::holders::LogHolders;
-use super::{Log, LogState, SyncMeasure, Unlogged};
-use crate::editor::Editor;
-use crate::editor::operations::replace;
+use super::trees::{LogTrees, Placed, ROOT_BLOCKS};
 use crate::error::TreeError;
-use crate::root::TreeRoot;
+use crate::log::holders::LogHolders;
+use crate::log::{LogTicket, SyncMeasure, Unlogged};
+use crate::space::log_reserve::LOG_BYTES_MAX;
 use crate::space::{MetadataReservation, Urgency};
-use crate::tree::Tree;
-use brindle_ondisk::{Generation, Key, KeyType, Logical, Node, RootId, Superblock, to_u64};
+use brindle_ondisk::{Generation, Logical, Node, RootId, Superblock, to_u64};
 use brindle_sync::parallel;
 use brindle_volume::DeviceSet;
 use std::sync::Arc;
-use zerocopy::IntoBytes;
-
-/// Places that a log may take before its fsyncs become a commit, in bytes.
-pub(crate) const LOG_BYTES_MAX: u64 = 64 << 20;
-
-/// Blocks of the tree of logs that a sync changes, unless there are logs of very many subvolumes.
-const ROOT_BLOCKS: usize = 2;
-
-/// Receipt for an entry in the log: it is durable with this sync, or this transaction. The greater of two covers both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LogTicket {
-    pub(super) generation: Generation,
-    pub(super) number: u64,
-}
-
-/// Blocks that a sync is to write.
-struct Placed {
-    /// Its number.
-    number: u64,
-    /// The tree of logs.
-    root: TreeRoot,
-    /// Changed blocks, in the order of their places.
-    blocks: Vec<(Logical, Arc<Node>)>,
-    /// Devices with data that the log refers to and that no sync has made durable.
-    data_on: DeviceSet,
-}
-
-impl Log {
-    /// Counts a caller for the sync that its ticket waits for; false if that is durable already.
-    fn joins(&self, ticket: LogTicket) -> bool {
-        let mut state = self.state();
-        if state.synced >= ticket.number {
-            return false;
-        }
-        // Otherwise the log has ended, and its numbers with it.
-        if state.generation == ticket.generation {
-            *state.callers(ticket.number) += 1;
-        }
-        true
-    }
-
-    /// A sync is durable: returns how many callers it was for.
-    fn note_synced(&self, number: u64) -> u64 {
-        let mut state = self.state();
-        state.synced = number;
-        std::mem::take(state.callers(number))
-    }
-}
 
 impl LogWriter<'_> {
     /// Makes an entry durable, unless it is already.
@@ -99,7 +47,7 @@ impl LogWriter<'_> {
             return Ok(Err(Unlogged::Layout));
         }
         let Some(reservation) = self.reserve_for_log()? else { return Ok(Err(Unlogged::Space)) };
-        let placed = editor.place_log();
+        let placed = LogTrees::of(&editor).place();
         self.transactions.changes().space.release_metadata(reservation);
         // From here on a log that is not written is of no use any more: it has blocks that are not where they should be.
         let placed = placed.inspect_err(|_| self.transactions.changes().log.forbid(ticket.generation));
@@ -210,62 +158,5 @@ impl LogWriter<'_> {
             if !alone.is_empty() && alone.is_subset(&all) { alone.clone() } else { all }
         };
         blocks.iter().map(of_block).fold(DeviceSet::default(), |devices, of_one| devices.union(&of_one))
-    }
-}
-
-impl Editor<'_> {
-    /// Gives all changed blocks of the log their places.
-    fn place_log(&self) -> Result<Placed, TreeError> {
-        let log = &self.changes.log;
-        let mut state = log.state();
-        let roots = match &state.roots {
-            Some(roots) => Arc::clone(roots),
-            None => {
-                let roots = self.new_log_tree()?;
-                state.roots = Some(Arc::clone(&roots));
-                roots
-            }
-        };
-        self.assign_log(&state, &roots)?;
-        let mut placed = Vec::new();
-        for tree in state.trees.values().chain([&roots]) {
-            // A reader finds a block in one place or the other: the tree stays locked until all have moved.
-            let mut tree = tree.write();
-            let dirty = std::mem::take(&mut tree.dirty);
-            placed.extend(dirty.iter().map(|(at, node)| (*at, Arc::clone(node))));
-            self.store.unwritten().log.write().extend(dirty);
-        }
-        placed.sort_unstable_by_key(|(at, _)| *at);
-        state.begun += 1;
-        let data_on = std::mem::take(&mut state.data_on);
-        Ok(Placed { number: state.begun, root: roots.root(), blocks: placed, data_on })
-    }
-
-    /// Assigns the addresses: one run for all of them.
-    fn assign_log(&self, state: &LogState, roots: &Tree) -> Result<(), TreeError> {
-        let (space, nodesize) = (&self.changes.space, self.store.nodesize());
-        let changed: Vec<(&RootId, &Arc<Tree>)> =
-            state.trees.iter().filter(|(_, tree)| tree.is_dirty()).collect();
-        let blocks: usize = changed.iter().map(|(_, tree)| tree.read().dirty.len()).sum();
-        let mut places = space.allocate_log_blocks(self.store, blocks + ROOT_BLOCKS)?.into_iter();
-        let mut next = |count: usize, _: Option<Logical>| {
-            let mut taken: Vec<Logical> = places.by_ref().take(count).collect();
-            if taken.len() < count {
-                taken.extend(space.allocate_log_blocks(self.store, count - taken.len())?);
-            }
-            Ok(taken)
-        };
-        let assign = || {
-            for (subvolume, tree) in changed {
-                self.assign_from(tree, &mut next)?;
-                let key = Key::new(RootId::TREE_LOG.object_id(), KeyType::ROOT_ITEM, subvolume.get());
-                let item = root_item(tree.root(), nodesize);
-                replace(&LogBlocks(*self), roots, &key, item.as_bytes())?;
-            }
-            self.assign_from(roots, &mut next).map(|_| ())
-        };
-        let assigned = assign();
-        space.give_back_log_blocks(places.as_slice());
-        assigned
     }
 }

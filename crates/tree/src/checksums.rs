@@ -1,8 +1,8 @@
 //! The checksum tree: checksums of consecutive sectors, packed into items that are as long as the kernel has them.
 
-use super::DataRange;
 use crate::editor::{Editor, Verdict};
 use crate::error::TreeError;
+use crate::refs::DataRange;
 use crate::store::cursor::Readahead;
 use crate::tree::Tree;
 use brindle_ondisk::{
@@ -101,77 +101,89 @@ fn key(at: Logical) -> Key {
     Key::new(ObjectId::EXTENT_CSUM, KeyType::EXTENT_CSUM, at.get())
 }
 
-impl Editor<'_> {
+/// The checksum tree of the running transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct ChecksumTree<'p> {
+    editor: Editor<'p>,
+}
+
+impl<'p> ChecksumTree<'p> {
+    /// The checksum tree, to be changed by an editor.
+    pub fn of(editor: &Editor<'p>) -> Self {
+        Self { editor: *editor }
+    }
+
     /// Adds checksums of consecutive sectors, one after the other. What was there of these sectors goes.
-    pub fn insert_checksums(&self, start: Logical, checksums: &[u8]) -> Result<(), TreeError> {
-        let tree = self.store.tree(RootId::CSUM_TREE)?;
-        let packing = Packing::new(self.store.volume().tree_context());
+    pub fn insert(&self, start: Logical, checksums: &[u8]) -> Result<(), TreeError> {
+        let tree = self.editor.store.tree(RootId::CSUM_TREE)?;
+        let packing = Packing::new(self.editor.store.volume().tree_context());
         let range = DataRange { start, length: packing.covered(checksums.len()) };
         if range.length == 0 {
             return Ok(());
         }
-        let _alone = self.changes.refs.lock_checksums();
+        let _alone = self.editor.changes.refs.lock_checksums();
         let end_of = |run: Run<'_>| (run.start, packing.end(run), run.sums.len());
-        let mut before = self.checksums_up_to(&tree, start, end_of)?;
-        let last = self.checksums_up_to(&tree, start + (range.length - 1), end_of)?;
+        let mut before = self.last_up_to(&tree, start, end_of)?;
+        let last = self.last_up_to(&tree, start + (range.length - 1), end_of)?;
         if last.is_some_and(|(_, end, _)| end > start.get()) {
-            self.cut_checksums(&tree, &packing, &range)?;
-            before = self.checksums_up_to(&tree, start, end_of)?;
+            self.cut(&tree, &packing, &range)?;
+            before = self.last_up_to(&tree, start, end_of)?;
         }
         let mut taken = 0;
         if let Some((first, end, length)) = before
             && end == start.get()
             && length < packing.most * packing.size
         {
-            taken = self.edit(&tree, &key(first), |item| packing.append(first, item, start, checksums))?;
+            taken =
+                self.editor.edit(&tree, &key(first), |item| packing.append(first, item, start, checksums))?;
         }
         for (key, sums) in packing.split(start + packing.covered(taken), &checksums[taken..]) {
-            self.insert(&tree, &key, sums)?;
+            self.editor.insert(&tree, &key, sums)?;
         }
         Ok(())
     }
 
     /// Removes the checksums of a range.
-    pub fn remove_checksums(&self, range: DataRange) -> Result<(), TreeError> {
-        let tree = match self.store.tree(RootId::CSUM_TREE) {
+    pub fn remove(&self, range: DataRange) -> Result<(), TreeError> {
+        let tree = match self.editor.store.tree(RootId::CSUM_TREE) {
             Err(TreeError::NoTree(_)) => return Ok(()),
             tree => tree?,
         };
-        let packing = Packing::new(self.store.volume().tree_context());
-        let _alone = self.changes.refs.lock_checksums();
-        if range.length == 0 { Ok(()) } else { self.cut_checksums(&tree, &packing, &range) }
+        let packing = Packing::new(self.editor.store.volume().tree_context());
+        let _alone = self.editor.changes.refs.lock_checksums();
+        if range.length == 0 { Ok(()) } else { self.cut(&tree, &packing, &range) }
     }
 
     /// Removes a range that is not empty. The rest of an item is there at every moment, as its data may be being
     /// read.
-    fn cut_checksums(&self, tree: &Arc<Tree>, packing: &Packing, range: &DataRange) -> Result<(), TreeError> {
+    fn cut(&self, tree: &Arc<Tree>, packing: &Packing, range: &DataRange) -> Result<(), TreeError> {
         let last = range.start + (range.length - 1);
         let behind = |run: Run<'_>| run.sums[packing.without(run, range).behind..].to_vec();
-        let behind = self.checksums_up_to(tree, last, behind)?.unwrap_or_default();
+        let behind = self.last_up_to(tree, last, behind)?.unwrap_or_default();
         if !behind.is_empty() {
-            self.insert(tree, &key(range.start + range.length), &behind)?;
+            self.editor.insert(tree, &key(range.start + range.length), &behind)?;
         }
         let stays = |run: Run<'_>| {
             let reaches_in = run.start < range.start && packing.end(run) > range.start.get();
             reaches_in.then(|| (run.start, packing.without(run, range).before))
         };
         let before = range.start.get().checked_sub(1).map(Logical::new);
-        let before = before.map(|at| self.checksums_up_to(tree, at, stays)).transpose()?;
+        let before = before.map(|at| self.last_up_to(tree, at, stays)).transpose()?;
         if let Some((first, stays)) = before.flatten().flatten() {
-            self.edit(tree, &key(first), |item| item.truncate(stays))?;
+            self.editor.edit(tree, &key(first), |item| item.truncate(stays))?;
         }
-        self.remove_range(tree, &key(range.start), &key(last), |_, _| Verdict::Remove)?;
+        self.editor.remove_range(tree, &key(range.start), &key(last), |_, _| Verdict::Remove)?;
         Ok(())
     }
 
     /// The last item that begins at an address or before it, handed to `look`.
-    fn checksums_up_to<T>(
+    fn last_up_to<T>(
         &self,
         tree: &Arc<Tree>,
         at: Logical,
         look: impl FnOnce(Run<'_>) -> T,
     ) -> Result<Option<T>, TreeError> {
-        let mut cursor = self.store.cursor(tree, Readahead::None);
+        let mut cursor = self.editor.store.cursor(tree, Readahead::None);
         cursor.seek_last(&key(at))?;
         let item = cursor.item().filter(|(key, _)| key.item_type == KeyType::EXTENT_CSUM);
         Ok(item.map(|(key, sums)| look(Run { start: Logical::new(key.offset()), sums })))
