@@ -17,7 +17,7 @@ use crate::transaction::exclusive::ExclusiveOperation;
 use crate::transaction::statistics::CommitStatistics;
 use crate::transaction::{Need, Transaction, Transactions};
 use brindle_device::{Device, WritableDevice};
-use brindle_ondisk::item::QgroupStatusHeader;
+use brindle_ondisk::item::{QgroupStatusFlags, QgroupStatusHeader};
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId, to_usize};
 use brindle_volume::{LeaseMode, Volume};
 use std::fmt;
@@ -226,7 +226,7 @@ impl Pool {
         let transaction = self.join(Need::items(1))?;
         transaction.update(&quotas, &key, |data| {
             if let Ok((status, _)) = QgroupStatusHeader::mut_from_prefix(data) {
-                status.flags |= QgroupStatusHeader::INCONSISTENT;
+                status.flags |= QgroupStatusFlags::INCONSISTENT.bits();
             }
         })?;
         Ok(())

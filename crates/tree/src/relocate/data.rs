@@ -3,7 +3,6 @@
 use super::Relocator;
 use super::plan::COMPRESSED_BYTES_MAX;
 use super::planner::Planner;
-use super::trees::Trees;
 use crate::error::TreeError;
 use crate::refs::DataRange;
 use crate::space::data::ReservedExtent;
@@ -11,6 +10,7 @@ use crate::space::data::TierChoice;
 use crate::space::writeback_space::InTransit;
 use crate::store::Store;
 use crate::store::cursor::Readahead;
+use crate::store::trees::Trees;
 use brindle_ondisk::{Generation, Item, Key, KeyType, Logical, ObjectId, RootId, to_u64, to_usize};
 use brindle_volume::{DataChecksums, Witness};
 

@@ -47,7 +47,6 @@ mod grow;
 mod plan;
 mod planner;
 mod rewrite;
-mod trees;
 
 #[cfg(test)]
 mod tests;

@@ -3,12 +3,12 @@
 
 use super::contents::{Block, is_shareable};
 use super::plan::{COMPRESSED_BYTES_MAX, Held, Plan, Root, refuse};
-use super::trees::Trees;
 use crate::error::TreeError;
 use crate::refs::delayed::{Extent, Referrer};
 use crate::refs::sharing::data_of;
 use crate::refs::{DataRange, References};
 use crate::store::cursor::Readahead;
+use crate::store::trees::Trees;
 use crate::tree::Tree;
 use brindle_ondisk::item::{ExtentFlags, FileExtent};
 use brindle_ondisk::{

@@ -9,6 +9,7 @@ pub(crate) mod cache;
 pub(crate) mod cursor;
 pub(crate) mod hold;
 pub(crate) mod rescue;
+pub(crate) mod trees;
 pub(crate) mod unwritten;
 
 use crate::error::TreeError;

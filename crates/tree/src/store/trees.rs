@@ -1,4 +1,4 @@
-//! The trees that a plan is made from.
+//! Trees of one moment: those of the running transaction while nothing else changes, or those of the last commit.
 
 use crate::error::TreeError;
 use crate::root::TreeRoot;
@@ -11,14 +11,14 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Trees that a plan is made from: those of the running transaction, while nothing else changes them, or those of the
+/// Trees of one moment: those of the running transaction, while nothing else changes them, or those of the
 /// last commit, which are immutable.
 ///
 /// A walk from blocks to their parents, by back references, goes astray in trees that change meanwhile: blocks that
 /// have an address may be in memory only, others may be gone. In the trees of the last commit everything is on
 /// disk, and the hold keeps it there.
 #[derive(Debug)]
-pub(super) enum Trees<'p> {
+pub(crate) enum Trees<'p> {
     /// Trees as they are now.
     Running(&'p Store),
     /// Trees as of the last commit.
@@ -26,7 +26,7 @@ pub(super) enum Trees<'p> {
 }
 
 #[derive(Debug)]
-pub(super) struct Committed<'p> {
+pub(crate) struct Committed<'p> {
     store: &'p Store,
     root_tree: Arc<Tree>,
     known: RefCell<HashMap<RootId, Arc<Tree>>>,
@@ -35,7 +35,7 @@ pub(super) struct Committed<'p> {
 
 impl<'p> Trees<'p> {
     /// The trees of the last commit.
-    pub(super) fn committed(store: &'p Store) -> Self {
+    pub(crate) fn committed(store: &'p Store) -> Self {
         // The hold comes first: what a later commit frees stays as it is.
         let hold = store.hold_freed_space();
         let root_tree = Tree::fixed(TreeRoot::root_tree(&store.superblock()));
@@ -43,7 +43,7 @@ impl<'p> Trees<'p> {
     }
 
     /// The tree of an id.
-    pub(super) fn tree(&self, id: RootId) -> Result<Arc<Tree>, TreeError> {
+    pub(crate) fn tree(&self, id: RootId) -> Result<Arc<Tree>, TreeError> {
         match self {
             Self::Running(store) => store.tree(id),
             Self::Committed(committed) => committed.tree(id),
@@ -51,7 +51,7 @@ impl<'p> Trees<'p> {
     }
 
     /// The root item of a tree.
-    pub(super) fn root_item(&self, id: RootId) -> Result<Option<Box<RootItem>>, TreeError> {
+    pub(crate) fn root_item(&self, id: RootId) -> Result<Option<Box<RootItem>>, TreeError> {
         let item = match self {
             Self::Running(store) => store.root_item(id)?,
             Self::Committed(committed) => committed.store.root_item_in(&committed.root_tree, id)?,
