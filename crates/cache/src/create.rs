@@ -8,7 +8,7 @@ use crate::format::{
 use crate::load::{dirty_on_flash, read_superblock};
 use crate::settings::Mode;
 use crate::{CacheClock, CacheError};
-use brindle_device::{DeviceError, WritableDevice};
+use brindle_device::{Device, DeviceError, WritableDevice};
 use std::sync::Arc;
 
 /// A cache to be made.
@@ -224,6 +224,8 @@ impl Cache {
         let is_fast = self.lock().settings.fast_remove;
         if self.mode == Mode::Back && !is_fast {
             self.clean_all()?;
+            self.lift_veil()?;
+            self.clean_all()?;
         }
         self.commit()?;
         let superblock = {
@@ -248,7 +250,7 @@ impl Cache {
     }
 
     /// Error of bytes that are no superblock.
-    pub(crate) fn refusal(flash: &dyn WritableDevice, found: NoSuperblock, offset: u64) -> CacheError {
+    pub(crate) fn refusal(flash: &dyn Device, found: NoSuperblock, offset: u64) -> CacheError {
         let flash = flash.name().to_owned();
         match found {
             NoSuperblock::Foreign => CacheError::NoCache { flash },

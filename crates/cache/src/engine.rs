@@ -1,7 +1,9 @@
 //! The cache as a device.
 
 use crate::commit::Commits;
+use crate::create::text;
 use crate::format::{Geometry, Superblock};
+use crate::latency::Latencies;
 use crate::requests::Requests;
 use crate::settings::{Mode, Settings};
 use crate::slots::SlotTable;
@@ -36,6 +38,7 @@ pub(crate) struct State {
     pub(crate) commits: Commits,
     pub(crate) settings: Settings,
     pub(crate) counters: CacheCounters,
+    pub(crate) latencies: Latencies,
     pub(crate) read_streams: StreamDetector,
     pub(crate) write_streams: StreamDetector,
     pub(crate) wear: WearBudget,
@@ -44,6 +47,8 @@ pub(crate) struct State {
     pub(crate) disk_unflushed: bool,
     /// True while a round of cleaning is under way.
     pub(crate) is_cleaning: bool,
+    /// True while the superblock is told of the veil.
+    pub(crate) is_telling: bool,
     /// The slot where the search for fallow blocks goes on, and the time at which the round began.
     pub(crate) fallow_hand: (u32, Duration),
     /// Failures of the flash without a success in between.
@@ -76,6 +81,8 @@ pub struct CacheStatus {
     pub cached_blocks: u64,
     /// Blocks that the disk lacks.
     pub dirty_blocks: u64,
+    /// True if the disk bears the mark of the cache, and can't be taken for a complete one.
+    pub is_veiled: bool,
     /// True if the flash failed too often, and everything goes to the disk.
     pub is_flash_off: bool,
     /// Reason for which writes are refused.
@@ -84,6 +91,8 @@ pub struct CacheStatus {
     pub settings: Settings,
     /// Counters.
     pub counters: CacheCounters,
+    /// Times that requests took.
+    pub latencies: Latencies,
 }
 
 /// A request under way; gone, others may touch its blocks.
@@ -122,7 +131,7 @@ impl Cache {
     pub fn status(&self) -> CacheStatus {
         let state = self.lock();
         CacheStatus {
-            name: self.name.clone(),
+            name: text(&state.superblock.name),
             flash: self.flash.name().to_owned(),
             disk: self.disk.name().to_owned(),
             mode: self.mode,
@@ -131,10 +140,12 @@ impl Cache {
             slots: state.slots.slots().into(),
             cached_blocks: state.slots.valid(),
             dirty_blocks: state.slots.dirty(),
+            is_veiled: state.superblock.is_veiled != 0,
             is_flash_off: state.is_flash_off(),
             stopped: state.stopped.clone(),
             settings: state.settings.clone(),
             counters: state.counters,
+            latencies: state.latencies,
         }
     }
 
@@ -153,7 +164,8 @@ impl Cache {
 
     /// Sets all counters to 0.
     pub fn zero_counters(&self) {
-        self.lock().counters = CacheCounters::default();
+        let mut state = self.lock();
+        (state.counters, state.latencies) = (CacheCounters::default(), Latencies::default());
     }
 
     /// Checks that sums and flags in memory agree. For tests; costly.
@@ -245,7 +257,10 @@ impl Device for Cache {
         if buffer.is_empty() {
             return Ok(());
         }
-        self.read_range(offset, buffer)
+        let begun = self.clock.now();
+        self.read_range(offset, buffer)?;
+        self.lock().latencies.reads.add(self.clock.now().saturating_sub(begun));
+        Ok(())
     }
 
     fn class(&self) -> DeviceClass {
@@ -263,11 +278,17 @@ impl WritableDevice for Cache {
         if bytes.is_empty() {
             return Ok(());
         }
-        self.write_range(offset, bytes)
+        let begun = self.clock.now();
+        self.write_range(offset, bytes)?;
+        self.lock().latencies.writes.add(self.clock.now().saturating_sub(begun));
+        Ok(())
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
-        self.commit()
+        let begun = self.clock.now();
+        self.commit()?;
+        self.lock().latencies.flushes.add(self.clock.now().saturating_sub(begun));
+        Ok(())
     }
 
     fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError> {

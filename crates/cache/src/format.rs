@@ -60,7 +60,9 @@ pub(crate) struct Superblock {
     pub(crate) mode: u8,
     /// 1 if reads don't fill the cache.
     pub(crate) is_write_only: u8,
-    reserved: [u8; 2],
+    /// 1 if the disk is veiled: it bears the mark of the cache where filesystems have theirs.
+    pub(crate) is_veiled: u8,
+    reserved: u8,
     /// Name of the cache, padded with zeros.
     pub(crate) name: [u8; 64],
     /// Name of the disk for messages, its last bytes, padded with zeros.

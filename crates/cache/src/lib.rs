@@ -1,13 +1,14 @@
 //! The flash cache: one device made of a fast and a slow one. A [`Cache`] is a [`WritableDevice`](brindle_device::WritableDevice)
 //! with the contents of its disk, as they were last written; parts of them lie on the flash. `docs/design/cache.md` has the
 //! design. Each walk is told where it is done: a read in `read.rs`, a write in `write.rs`, a flush in `commit.rs`, cleaning in
-//! `clean.rs`, the start in `load.rs`; the format on flash is in `format.rs`.
+//! `clean.rs`, the start in `load.rs`, the mark on the disk in `veil.rs`; a cache as a device of a pool in `attached.rs`; the format on flash is in `format.rs`.
 //!
 //! Promises. A call that returned is kept as by a disk: after a flush everything that was written before it survives any
 //! crash of the machine and any of both devices' losses of unflushed writes. Contents older than the last ones flushed are
 //! never served. Decisions of admission and replacement are those of `brindle_policy::cache`.
 //! Must not know: btrfs, or any filesystem.
 
+mod attached;
 mod clean;
 mod clock;
 mod commit;
@@ -16,14 +17,20 @@ mod engine;
 mod error;
 mod format;
 mod keeper;
+mod latency;
 mod load;
 mod read;
+mod report;
 mod requests;
 mod settings;
 mod slots;
 mod statistics;
+mod veil;
+mod word;
+mod workers;
 mod write;
 
+pub use attached::{CachedDevice, close_all};
 pub use clock::{CacheClock, HostClock};
 pub use create::{
     ASSOCIATIVITY, BLOCK_BYTES, CreateOptions, MEMORY_PER_SLOT, create, destroy, planned_slots,
@@ -31,6 +38,9 @@ pub use create::{
 pub use engine::{Cache, CacheStatus};
 pub use error::CacheError;
 pub use keeper::CacheKeeper;
-pub use load::{CacheFacts, inspect, load};
+pub use latency::{Histogram, Latencies};
+pub use load::{CacheFacts, inspect, load, load_to_read};
 pub use settings::{Mode, Settings, UnknownMode};
 pub use statistics::CacheCounters;
+pub use veil::{DISK_MAGIC, DiskMark, disk_mark, remove_mark};
+pub use word::{CacheWord, is_no_path, open_device, open_device_to_write, open_device_with_claim, path_of};

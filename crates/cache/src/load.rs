@@ -17,11 +17,12 @@ use crate::engine::{Cache, State};
 use crate::format::{
     DIRTY, Entry, FoundBlock, Geometry, PAGE_BYTES, Superblock, TABLE_OFFSET, TableBlock, block_checksum,
 };
+use crate::latency::Latencies;
 use crate::requests::Requests;
 use crate::settings::{Mode, Settings};
 use crate::slots::SlotTable;
 use crate::{CacheClock, CacheCounters, CacheError};
-use brindle_device::WritableDevice;
+use brindle_device::{Device, WritableDevice};
 use brindle_policy::cache::sequential::StreamDetector;
 use brindle_policy::cache::wear::WearBudget;
 use brindle_sync::{Condvar, Mutex, Rank};
@@ -49,6 +50,8 @@ pub struct CacheFacts {
     pub disk_bytes: u64,
     /// Uuid of the cache.
     pub uuid: [u8; 16],
+    /// True if its disk bears its mark: it has dirty blocks, or is in use.
+    pub is_veiled: bool,
     /// True if it was closed; false while it is in use, and after a crash.
     pub is_closed: bool,
 }
@@ -62,13 +65,15 @@ pub(crate) struct LoadedTable {
     /// Copies of a lost transaction, by the number of their block.
     lost: Vec<(u32, u8)>,
     is_damaged: bool,
+    /// Of a disk that was changed, the blocks that are kept all the same.
+    kept_of_changed: Option<Vec<u64>>,
 }
 
 /// Tells facts of a cache without opening it.
 ///
 /// # Errors
 /// [`CacheError::NoCache`] and its like, those of the device.
-pub fn inspect(flash: &dyn WritableDevice) -> Result<CacheFacts, CacheError> {
+pub fn inspect(flash: &dyn Device) -> Result<CacheFacts, CacheError> {
     let found = read_superblock(flash)?;
     let geometry = Geometry::of(&found);
     Ok(CacheFacts {
@@ -80,6 +85,7 @@ pub fn inspect(flash: &dyn WritableDevice) -> Result<CacheFacts, CacheError> {
         slots: geometry.slots().into(),
         disk_bytes: found.disk_bytes.get(),
         uuid: found.cache,
+        is_veiled: found.is_veiled != 0,
         is_closed: found.closed_at.get() != 0,
     })
 }
@@ -95,22 +101,10 @@ pub fn load(
     is_forced: bool,
     clock: Arc<dyn CacheClock>,
 ) -> Result<Cache, CacheError> {
-    let superblock = read_superblock(&**flash)?;
-    check_sizes(&**flash, &**disk, &superblock)?;
-    let closed_at = superblock.closed_at.get();
-    let is_same = closed_at != 0 && sample(&**disk)? == superblock.disk_sample.get();
-    // Without dirty blocks there is nothing to lose.
-    let is_forced = is_forced || superblock.mode != Mode::Back.number();
-    let table = read_table(&**flash, &superblock, is_forced)?;
-    let mut cache = Cache::assemble(Arc::clone(flash), Arc::clone(disk), &superblock, clock);
-    let dirty_blocks = cache.take_over(&table, is_same, is_forced)?;
-    if closed_at != 0 && !is_same && dirty_blocks > 0 {
-        if !is_forced {
-            let (disk, flash) = (disk.name().to_owned(), flash.name().to_owned());
-            return Err(CacheError::DiskChanged { disk, flash, dirty_blocks });
-        }
+    let (mut cache, table) = take(flash, disk, is_forced, clock)?;
+    if let Some(kept) = &table.kept_of_changed {
         // Before the cache counts as open: from then on nothing tells that the blocks are stale.
-        cache.state.get_mut().slots.forget_range(0, u64::MAX);
+        cache.state.get_mut().slots.forget_all_but(kept);
         cache.commit()?;
     }
     cache.begin_use(&table)?;
@@ -121,8 +115,52 @@ pub fn load(
     Ok(cache)
 }
 
+/// Opens the cache on a flash device to read it, and writes neither device.
+///
+/// # Errors
+/// As of [`load`].
+pub fn load_to_read(
+    flash: &Arc<dyn WritableDevice>,
+    disk: &Arc<dyn WritableDevice>,
+    clock: Arc<dyn CacheClock>,
+) -> Result<Cache, CacheError> {
+    let (mut cache, _) = take(flash, disk, false, clock)?;
+    cache.state.get_mut().stopped = Some("it is open to be read only".to_owned());
+    Ok(cache)
+}
+
+/// Takes a cache into memory. Blocks of a disk that was changed are still in it.
+fn take(
+    flash: &Arc<dyn WritableDevice>,
+    disk: &Arc<dyn WritableDevice>,
+    is_forced: bool,
+    clock: Arc<dyn CacheClock>,
+) -> Result<(Cache, LoadedTable), CacheError> {
+    let superblock = read_superblock(&**flash)?;
+    check_sizes(&**flash, &**disk, &superblock)?;
+    let closed_at = superblock.closed_at.get();
+    let is_same = closed_at != 0 && sample(&**disk)? == superblock.disk_sample.get();
+    // Without dirty blocks there is nothing to lose.
+    let is_forced = is_forced || superblock.mode != Mode::Back.number();
+    let mut table = read_table(&**flash, &superblock, is_forced)?;
+    let mut cache = Cache::assemble(Arc::clone(flash), Arc::clone(disk), &superblock, clock);
+    let dirty_blocks = cache.take_over(&table, is_same, is_forced)?;
+    let (dirty, veiled) =
+        if superblock.is_veiled != 0 { cache.veiled_blocks()? } else { (Vec::new(), Vec::new()) };
+    let is_changed = closed_at != 0 && !is_same || veiled.len() < dirty.len();
+    if is_changed && dirty_blocks > 0 {
+        if !is_forced {
+            let (disk, flash) = (disk.name().to_owned(), flash.name().to_owned());
+            return Err(CacheError::DiskChanged { disk, flash, dirty_blocks });
+        }
+        // Under the mark the disk has nothing.
+        table.kept_of_changed = Some(veiled);
+    }
+    Ok((cache, table))
+}
+
 /// The superblock of a flash device: the later one of its two copies.
-pub(crate) fn read_superblock(flash: &dyn WritableDevice) -> Result<Superblock, CacheError> {
+pub(crate) fn read_superblock(flash: &dyn Device) -> Result<Superblock, CacheError> {
     let mut best: Option<Superblock> = None;
     let mut refusal = None;
     for offset in [0, TABLE_OFFSET / 2] {
@@ -199,6 +237,7 @@ fn read_table(
         transaction: last,
         lost: Vec::new(),
         is_damaged: false,
+        kept_of_changed: None,
     };
     for (index, (a, b)) in (0..count).zip(pairs) {
         let found = [a, b];
@@ -366,6 +405,7 @@ impl Cache {
             commits: Commits::new(1, vec![0; table_blocks]),
             settings: Settings::default(),
             counters: CacheCounters::default(),
+            latencies: Latencies::default(),
             read_streams: StreamDetector::default(),
             write_streams: StreamDetector::default(),
             wear: WearBudget::new(0, now),
@@ -373,6 +413,7 @@ impl Cache {
             // A process before this one may have left writes that the host did not make durable yet.
             disk_unflushed: true,
             is_cleaning: false,
+            is_telling: false,
             fallow_hand: (0, now),
             flash_failures: 0,
             stopped: None,
@@ -437,6 +478,7 @@ impl Cache {
         let state = self.state.get_mut();
         state.superblock.closed_at = 0.into();
         state.superblock.disk_sample = 0.into();
+        state.superblock.is_veiled = 0;
         state.superblock.sequence = (state.superblock.sequence.get() + 1).into();
         Ok(write_superblock(&*self.flash, &state.superblock)?)
     }

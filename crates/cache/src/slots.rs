@@ -23,6 +23,8 @@ const CLEANING: u8 = 16;
 const FALLOW: u8 = 32;
 /// Its contents could not be read.
 const UNREADABLE: u8 = 64;
+/// Its block is veiled on the disk, and stays dirty.
+const PINNED: u8 = 128;
 
 /// Adjacent blocks of this number lie in one set, so that they are cleaned together.
 const NEIGHBOURS: u64 = 64;
@@ -56,6 +58,8 @@ pub(crate) struct SlotTable {
     pending: BTreeSet<u32>,
     /// Blocks of the table on flash that differ from this one.
     differs: Vec<bool>,
+    /// Blocks that are not cleaned; a few, sorted.
+    pinned: Vec<u64>,
 }
 
 /// Change of the table on flash.
@@ -85,7 +89,33 @@ impl SlotTable {
             valid: 0,
             pending: BTreeSet::new(),
             differs: vec![false; table_blocks],
+            pinned: Vec::new(),
         }
+    }
+
+    /// Has these blocks, which are sorted, never be cleaned while they are dirty; all others may be.
+    pub(crate) fn pin(&mut self, blocks: Vec<u64>) {
+        for block in std::mem::replace(&mut self.pinned, blocks) {
+            if let Some(slot) = self.find(block) {
+                self.flags[slot as usize] &= !PINNED;
+            }
+        }
+        for block in self.pinned.clone() {
+            if let Some(slot) = self.find(block).filter(|slot| self.is_dirty(*slot)) {
+                self.flags[slot as usize] |= PINNED;
+            }
+        }
+    }
+
+    /// Blocks that are never cleaned.
+    pub(crate) fn pinned(&self) -> &[u64] {
+        &self.pinned
+    }
+
+    /// Number of dirty blocks that are never cleaned.
+    pub(crate) fn pinned_dirty(&self) -> u64 {
+        let is_dirty = |block: &&u64| self.find(**block).is_some_and(|slot| self.is_dirty(slot));
+        self.pinned.iter().filter(is_dirty).count() as u64
     }
 
     /// Number of dirty blocks.
@@ -205,6 +235,15 @@ impl SlotTable {
         }
         for slot in 0..self.flags.len() {
             if self.flags[slot] & VALID != 0 && (first..end).contains(&self.blocks[slot]) {
+                self.forget(self.blocks[slot]);
+            }
+        }
+    }
+
+    /// Drops all blocks but a few.
+    pub(crate) fn forget_all_but(&mut self, kept: &[u64]) {
+        for slot in 0..self.flags.len() {
+            if self.flags[slot] & VALID != 0 && !kept.contains(&self.blocks[slot]) {
                 self.forget(self.blocks[slot]);
             }
         }
@@ -404,14 +443,16 @@ impl SlotTable {
     }
 
     fn can_be_cleaned(&self, slot: u32) -> bool {
-        self.flags[slot as usize] & (DIRTY_BLOCK | CLEANING | UNREADABLE) == DIRTY_BLOCK
+        self.flags[slot as usize] & (DIRTY_BLOCK | CLEANING | UNREADABLE | PINNED) == DIRTY_BLOCK
     }
 
     fn put(&mut self, rule: ReclaimPolicy, slot: u32, block: u64, checksum: u32, is_dirty: bool) {
         let (set, way) = self.place(slot);
         self.blocks[slot as usize] = block;
         self.checksums[slot as usize] = checksum;
-        self.flags[slot as usize] = VALID | if is_dirty { DIRTY_BLOCK } else { 0 };
+        let is_pinned = is_dirty && self.pinned.binary_search(&block).is_ok();
+        let dirty = if is_dirty { DIRTY_BLOCK } else { 0 };
+        self.flags[slot as usize] = VALID | dirty | if is_pinned { PINNED } else { 0 };
         self.orders[set].insert(rule, way, fingerprint(block));
         self.valid += 1;
         if is_dirty {

@@ -67,8 +67,15 @@ impl Cache {
         let mut writes = self.plan_write(offset, bytes.len())?;
         self.merge(&mut writes, bytes)?;
         self.find_room(&mut writes)?;
+        let to_disk = writes.iter().filter(|write| write.to_disk);
+        if let Err(error) = self.note_tear(to_disk.map(|write| write.piece.block)) {
+            let mut state = self.lock();
+            writes.iter().filter_map(|write| write.slot).for_each(|slot| state.slots.release(slot));
+            return Err(error);
+        }
         let outcomes = self.write_out(&writes, bytes);
         let failed = self.publish(&writes, bytes, &outcomes);
+        self.note_tear(failed.iter().map(|index| writes[*index].piece.block))?;
         let mut result = outcomes.error.map_or(Ok(()), Err);
         for index in failed {
             let written = self.disk.write_at(writes[index].place(self), writes[index].contents(bytes));
@@ -244,6 +251,40 @@ impl Cache {
         let length = usize::try_from(end - offset).unwrap_or(usize::MAX);
         let _entered = self.enter(offset, length, true);
         self.check_running(&self.lock())?;
+        let mut parts = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let (is_veiled, stop) = self.veiled_run(at, end);
+            parts.push((is_veiled, at, stop));
+            at = stop;
+        }
+        // A disk that can't says so before anything is changed.
+        for (_, start, stop) in parts.iter().filter(|(is_veiled, ..)| !is_veiled) {
+            if !self.discard_part(*start, *stop)? {
+                return Ok(false);
+            }
+        }
+        for (_, start, stop) in parts.iter().filter(|(is_veiled, ..)| *is_veiled) {
+            let length = usize::try_from(stop - start).expect("a block");
+            self.write_entered(*start, &vec![0; length])?;
+        }
+        Ok(true)
+    }
+
+    /// Returns true if a place lies in a block of the veil, and the end of the run of blocks that do, or don't.
+    fn veiled_run(&self, at: u64, end: u64) -> (bool, u64) {
+        let state = self.lock();
+        let (pinned, length) = (state.slots.pinned(), self.geometry.block_bytes);
+        let block = at / length;
+        let stop = match pinned.binary_search(&block) {
+            Ok(_) => (block + 1) * length,
+            Err(next) => pinned.get(next).map_or(end, |next| next * length),
+        };
+        (pinned.binary_search(&block).is_ok(), stop.min(end))
+    }
+
+    /// Discards a range without blocks of the veil.
+    fn discard_part(&self, offset: u64, end: u64) -> Result<bool, DeviceError> {
         if !self.disk.discard(offset, end - offset)? {
             return Ok(false);
         }

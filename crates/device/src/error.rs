@@ -6,6 +6,14 @@ use thiserror::Error;
 /// Reason for which a device could not be opened, read or written.
 #[derive(Debug, Error)]
 pub enum DeviceError {
+    /// A setting of a device that it does not have, or a value that the setting can't have.
+    #[error("{device}: {why}")]
+    Setting {
+        /// The device.
+        device: String,
+        /// The reason.
+        why: String,
+    },
     /// Opening failed.
     #[error("cannot open {device}: {source}")]
     Open {

@@ -110,6 +110,20 @@ pub trait Device: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Facts, settings and counters of a device that is made of others, by name; none of a plain one.
+    fn report(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// Changes a setting of a device that is made of others.
+    ///
+    /// # Errors
+    /// [`DeviceError::Setting`] for an unknown name, as all are of a plain device, or a value out of range.
+    fn change(&self, name: &str, _value: &str) -> Result<(), DeviceError> {
+        let (device, why) = (self.name().to_owned(), format!("no setting {name}"));
+        Err(DeviceError::Setting { device, why })
+    }
+
     /// Number of requests that it works on at once.
     fn queue_depth(&self) -> u32 {
         QUEUE_DEPTH

@@ -142,6 +142,8 @@ ranks! {
     LostWrites,
     /// The first superblock of a device, as it was written or found.
     FirstSuperblock,
+    /// Flash caches that this process has in use.
+    CachesInUse,
     /// State of a flash cache.
     FlashCache,
 

@@ -8,6 +8,7 @@
 
 mod checksums;
 mod chunk;
+mod composed;
 mod device;
 mod device_set;
 mod error;

@@ -6,4 +6,5 @@ mod loading;
 mod model;
 mod published;
 mod threads;
+mod veil;
 mod world;

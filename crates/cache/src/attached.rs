@@ -1,0 +1,267 @@
+//! A cache as one device of a program that uses it for itself: a pool, say. It is loaded and veiled when it is opened; when
+//! the last user lets go of it, or the process ends in order ([`close_all`]), all dirty blocks are written to the disk, the veil is
+//! lifted, and the cache is closed.
+//!
+//! Reads that are submitted, durable writes and flushes are made by a few threads, for both devices have to be waited for in turn.
+
+use crate::workers::{Answer, Workers};
+use crate::{Cache, CacheError, CacheKeeper, HostClock, load, load_to_read};
+use brindle_device::{
+    Batch, Buffer, Device, DeviceClass, DeviceError, FileDevice, PendingRead, ReadRequest, WritableDevice,
+    WriteRequest, open_device, open_device_to_write, write_now,
+};
+use brindle_sync::{Mutex, Rank};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+/// Caches that this process has in use.
+static IN_USE: Mutex<Vec<Weak<CachedDevice>>> = Mutex::new(Rank::CachesInUse, Vec::new());
+
+/// Longest durable write that is copied for a thread; longer ones are made by the caller.
+const COPIED_BYTES_MAX: usize = 256 << 10;
+
+/// A cache in use by this process.
+#[derive(Debug)]
+pub struct CachedDevice {
+    cache: Arc<Cache>,
+    workers: Workers,
+    /// Present if it may be written, until it is closed.
+    keeper: Mutex<Option<CacheKeeper>>,
+}
+
+impl CachedDevice {
+    /// Loads a cache to read and write it; `name` is that of the device.
+    ///
+    /// # Errors
+    /// Those of [`load`] and of the devices.
+    pub fn open_writable(flash: &Path, disk: &Path, name: &str) -> Result<Arc<Self>, DeviceError> {
+        // A server of another machine would let two of them have the cache.
+        let flash: Arc<dyn WritableDevice> = Arc::new(FileDevice::open_writable(flash)?);
+        let disk = open_device_to_write(disk)?;
+        let refused = |error| refusal(name, error);
+        let mut cache = load(&flash, &disk, false, Arc::new(HostClock::new())).map_err(refused)?;
+        cache.name = name.to_owned();
+        cache.veil().map_err(refused)?;
+        let failed = |source| DeviceError::Open { device: name.to_owned(), source };
+        let device = Arc::new(Self::start(cache).map_err(failed)?);
+        let mut in_use = IN_USE.lock();
+        in_use.retain(|other| other.strong_count() > 0);
+        in_use.push(Arc::downgrade(&device));
+        Ok(device)
+    }
+
+    /// Loads a cache to read it; `name` is that of the device.
+    ///
+    /// # Errors
+    /// Those of [`load_to_read`] and of the devices.
+    pub fn open(flash: &Path, disk: &Path, name: &str) -> Result<Arc<Self>, DeviceError> {
+        let flash: Arc<dyn WritableDevice> = Arc::new(FileDevice::open(flash)?);
+        let disk: Arc<dyn WritableDevice> = Arc::new(ReadOnlyDevice(open_device(disk)?));
+        let refused = |error| refusal(name, error);
+        let mut cache = load_to_read(&flash, &disk, Arc::new(HostClock::new())).map_err(refused)?;
+        cache.name = name.to_owned();
+        Ok(Arc::new(Self::new(Arc::new(cache), None)))
+    }
+
+    fn start(cache: Cache) -> io::Result<Self> {
+        let cache = Arc::new(cache);
+        let keeper = CacheKeeper::start(&cache)?;
+        Ok(Self::new(cache, Some(keeper)))
+    }
+
+    fn new(cache: Arc<Cache>, keeper: Option<CacheKeeper>) -> Self {
+        Self { cache, workers: Workers::default(), keeper: Mutex::new(Rank::CachesInUse, keeper) }
+    }
+
+    /// Ends the use of the cache: writes all dirty blocks to the disk. Refuses all writes from then on.
+    pub fn close(&self) {
+        let keeper = self.keeper.lock_after_panic().take();
+        self.workers.end();
+        if keeper.is_none() {
+            return;
+        }
+        drop(keeper);
+        let dirty = self.cache.status().dirty_blocks;
+        tracing::info!("{}: {dirty} blocks are written to the disk", self.cache.name);
+        match self.cache.close() {
+            Ok(()) => tracing::info!("{}: the cache is closed", self.cache.name),
+            Err(error) => tracing::error!(
+                "{}: the cache is not closed, and its disk can't be used alone: {error}",
+                self.cache.name
+            ),
+        }
+    }
+
+    fn submit_now(&self, answer: Answer<Result<(), DeviceError>>, batch: &mut Batch<'_>) {
+        batch.under_way(move || answer.wait());
+    }
+}
+
+impl Drop for CachedDevice {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Closes all caches that this process still has in use, at its end.
+pub fn close_all() {
+    let in_use = std::mem::take(&mut *IN_USE.lock_after_panic());
+    for device in in_use.iter().filter_map(Weak::upgrade) {
+        device.close();
+    }
+}
+
+/// An error of a cache as one of the device that it is.
+fn refusal(name: &str, error: CacheError) -> DeviceError {
+    match error {
+        CacheError::Device(error) => error,
+        error @ CacheError::Setting { .. } => {
+            DeviceError::Setting { device: name.to_owned(), why: error.to_string() }
+        }
+        error => DeviceError::Open { device: name.to_owned(), source: io::Error::other(error.to_string()) },
+    }
+}
+
+impl Device for CachedDevice {
+    fn name(&self) -> &str {
+        self.cache.name()
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.cache.size_bytes()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+        self.cache.read_at(offset, buffer)
+    }
+
+    fn submit_reads(&self, requests: &[ReadRequest]) -> Vec<PendingRead> {
+        let submit = |request: &ReadRequest| {
+            let (cache, ReadRequest { offset, length }) = (Arc::clone(&self.cache), *request);
+            let answer = self.workers.submit(move || {
+                let mut buffer = Buffer::new(length);
+                cache.read_at(offset, &mut buffer).map(|()| buffer)
+            });
+            PendingRead::under_way(answer)
+        };
+        requests.iter().map(submit).collect()
+    }
+
+    fn forget_cached(&self, offset: u64, length: u64) {
+        self.cache.disk.forget_cached(offset, length);
+    }
+
+    fn host_in_flight(&self) -> Option<u32> {
+        self.cache.disk.host_in_flight()
+    }
+
+    fn class(&self) -> DeviceClass {
+        self.cache.class()
+    }
+
+    fn queue_depth(&self) -> u32 {
+        self.cache.queue_depth()
+    }
+
+    fn report(&self) -> Vec<(String, String)> {
+        self.cache.status().lines()
+    }
+
+    fn change(&self, name: &str, value: &str) -> Result<(), DeviceError> {
+        self.cache.change(name, value).map_err(|error| refusal(&self.cache.name, error))
+    }
+}
+
+impl WritableDevice for CachedDevice {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.cache.write_at(offset, bytes)
+    }
+
+    fn submit_write<'a>(&'a self, write: WriteRequest<'a>, batch: &mut Batch<'a>) {
+        let length: usize = write.pieces.iter().map(|piece| piece.len()).sum();
+        if length > COPIED_BYTES_MAX {
+            return batch.answer(write_now(self, &write));
+        }
+        let (cache, bytes) = (Arc::clone(&self.cache), write.pieces.concat());
+        let WriteRequest { offset, is_durable, .. } = write;
+        let answer = self.workers.submit(move || {
+            cache.write_at(offset, &bytes)?;
+            if is_durable { cache.flush() } else { Ok(()) }
+        });
+        self.submit_now(answer, batch);
+    }
+
+    fn submit_flush<'a>(&'a self, batch: &mut Batch<'a>) {
+        let cache = Arc::clone(&self.cache);
+        let answer = self.workers.submit(move || cache.flush());
+        self.submit_now(answer, batch);
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.cache.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError> {
+        self.cache.discard(offset, length)
+    }
+
+    fn set_size(&self, size_bytes: u64) -> Result<(), DeviceError> {
+        self.cache.set_size(size_bytes)
+    }
+}
+
+/// A device that was opened to be read, in the place of a disk.
+#[derive(Debug)]
+struct ReadOnlyDevice(Arc<dyn Device>);
+
+impl ReadOnlyDevice {
+    fn refused(&self) -> DeviceError {
+        let source = io::ErrorKind::ReadOnlyFilesystem.into();
+        DeviceError::Flush { device: self.0.name().to_owned(), source }
+    }
+}
+
+impl Device for ReadOnlyDevice {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.0.size_bytes()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+        self.0.read_at(offset, buffer)
+    }
+
+    fn submit_reads(&self, requests: &[ReadRequest]) -> Vec<PendingRead> {
+        self.0.submit_reads(requests)
+    }
+
+    fn class(&self) -> DeviceClass {
+        self.0.class()
+    }
+
+    fn queue_depth(&self) -> u32 {
+        self.0.queue_depth()
+    }
+}
+
+impl WritableDevice for ReadOnlyDevice {
+    fn write_at(&self, _offset: u64, _bytes: &[u8]) -> Result<(), DeviceError> {
+        Err(self.refused())
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        Err(self.refused())
+    }
+
+    fn discard(&self, _offset: u64, _length: u64) -> Result<bool, DeviceError> {
+        Ok(false)
+    }
+
+    fn set_size(&self, _size_bytes: u64) -> Result<(), DeviceError> {
+        Err(self.refused())
+    }
+}

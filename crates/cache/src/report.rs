@@ -1,0 +1,63 @@
+//! Facts, settings and counters of a cache in use as text, and settings by name: the words of `brindle cache stat` and `set`.
+
+use crate::CacheError;
+use crate::engine::{Cache, CacheStatus};
+use crate::latency::Latencies;
+use std::fmt::Display;
+
+impl CacheStatus {
+    /// Names and values, in the order in which they are shown.
+    #[must_use]
+    pub fn lines(&self) -> Vec<(String, String)> {
+        let mut lines = Vec::new();
+        let mut line = |name: &str, value: &dyn Display| lines.push((name.to_owned(), value.to_string()));
+        line("name", &self.name);
+        line("mode", &self.mode);
+        line("ssd", &self.flash);
+        line("disk", &self.disk);
+        let state = if self.is_flash_off { "without the SSD" } else { "in use" };
+        line("state", &self.stopped.as_deref().unwrap_or(state));
+        line("veiled", &u8::from(self.is_veiled));
+        line("block_bytes", &self.block_bytes);
+        line("associativity", &self.associativity);
+        line("blocks", &self.slots);
+        line("cached_blocks", &self.cached_blocks);
+        line("dirty_blocks", &self.dirty_blocks);
+        for (name, value) in self.settings.list() {
+            line(name, &value);
+        }
+        let counters = self.counters;
+        let percent = |part: u64, of: u64| part.saturating_mul(100).checked_div(of).unwrap_or(0);
+        line("read_hit_percent", &percent(counters.read_hits, counters.reads));
+        line("write_hit_percent", &percent(counters.write_hits, counters.writes));
+        line("dirty_write_hit_percent", &percent(counters.dirty_write_hits, counters.writes));
+        for (name, value) in counters.list() {
+            line(name, &value);
+        }
+        let Latencies { reads, writes, flushes } = &self.latencies;
+        for (name, histogram) in [("read", reads), ("write", writes), ("flush", flushes)] {
+            for (bucket, count) in histogram.buckets() {
+                line(&format!("{name}_latency_us_{bucket}"), &count);
+            }
+        }
+        lines
+    }
+}
+
+impl Cache {
+    /// Changes a setting, or does the one thing that `do_sync=1` (clean all blocks) and `zero_stats=1` ask for.
+    ///
+    /// # Errors
+    /// [`CacheError::Setting`], those of the devices.
+    pub fn change(&self, name: &str, value: &str) -> Result<(), CacheError> {
+        match (name, value) {
+            ("zero_stats", "1") => self.zero_counters(),
+            ("do_sync", "1") => {
+                let left = self.clean_all()?;
+                tracing::info!("{}: cleaned; {left} blocks are dirty", self.name);
+            }
+            _ => self.set(name, value)?,
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,238 @@
+//! The veil: while a write-back cache is in use as the device of a pool, or served, its disk bears the mark of the cache in the
+//! places where filesystems have theirs. So nothing takes the disk alone for one with a filesystem while blocks of it are
+//! on the flash only: neither the kernel nor a scan for devices. The blocks of these places are dirty, and stay so
+//! until the veil is lifted, as the very last ones.
+//!
+//! | step | a crash before the next one |
+//! |---|---|
+//! | the contents of these blocks are dirty on the flash, durably | they are cleaned like others |
+//! | the mark is written to the disk, durably | the flash has the contents |
+//! | the superblock says that there is a veil | a disk without it was written alone, and is refused |
+//! | lifted: all other blocks are clean | |
+//! | the superblock says that there is none | the flash has the contents |
+//! | the blocks are cleaned | the disk has everything |
+//!
+//! A block of these that the flash fails to take goes to the disk like any other, after the superblock was told.
+
+use crate::CacheError;
+use crate::create::{text, write_superblock};
+use crate::engine::Cache;
+use crate::format::{Superblock, Uuid};
+use crate::settings::Mode;
+use brindle_device::{Device, DeviceError, WritableDevice};
+use std::mem::offset_of;
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The first bytes of a mark.
+pub const DISK_MAGIC: [u8; 16] = *b"BrndlFC cached\0\0";
+/// Places of the marks: partition tables and most filesystems begin at 0, btrfs at 64 KiB.
+const PLACES: [u64; 2] = [0, 64 << 10];
+/// Bytes of each place that are veiled.
+const PLACE_BYTES: u64 = PLACE_LENGTH as u64;
+const PLACE_LENGTH: usize = 4096;
+/// Words for a person that looks at the disk.
+const EXPLANATION: [u8; 240] = padded(
+    b"\nThis disk is one half of a flash cache of brindle. Its contents are complete only together with its SSD. \
+      Use both, as cache:SSD:DISK or by `brindle cache load`; after a clean stop the disk can be used alone.\n",
+);
+
+/// The mark of a cache on its disk.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Mark {
+    magic: [u8; 16],
+    checksum: U32,
+    reserved: [u8; 12],
+    cache: Uuid,
+    /// Name of the cache, padded with zeros.
+    name: [u8; 64],
+    /// Name of the flash device for messages, its last bytes, padded with zeros.
+    flash_name: [u8; 128],
+    explanation: [u8; 240],
+    padding: [u8; 32],
+}
+
+const _: () = assert!(size_of::<Mark>() == 512 && offset_of!(Mark, cache) == 32);
+
+/// The cache that a disk is a half of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskMark {
+    /// Uuid of the cache.
+    pub uuid: [u8; 16],
+    /// Name of the cache.
+    pub name: String,
+    /// The flash device, by the name that it had.
+    pub flash: String,
+}
+
+const fn padded(words: &[u8]) -> [u8; 240] {
+    let mut padded = [0; 240];
+    let mut at = 0;
+    while at < words.len() {
+        padded[at] = words[at];
+        at += 1;
+    }
+    padded
+}
+
+impl Mark {
+    fn of(superblock: &Superblock, flash_name: &str) -> Self {
+        let mut mark = Self::read_from_bytes(&[0; 512]).expect("512 bytes are a mark");
+        (mark.magic, mark.cache, mark.name) = (DISK_MAGIC, superblock.cache, superblock.name);
+        mark.explanation = EXPLANATION;
+        let bytes = flash_name.as_bytes();
+        let kept = &bytes[bytes.len().saturating_sub(mark.flash_name.len())..];
+        mark.flash_name[..kept.len()].copy_from_slice(kept);
+        mark.checksum = mark.right_checksum().into();
+        mark
+    }
+
+    fn right_checksum(&self) -> u32 {
+        let mut bare = self.clone();
+        bare.checksum = U32::ZERO;
+        crc32c::crc32c(bare.as_bytes())
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (mark, _) = Self::read_from_prefix(bytes).ok()?;
+        (mark.magic == DISK_MAGIC && mark.checksum.get() == mark.right_checksum()).then_some(mark)
+    }
+}
+
+/// The mark at the beginning of a disk that is in use by a cache, or waits for its dirty blocks.
+///
+/// # Errors
+/// Those of the device.
+pub fn disk_mark(disk: &(impl Device + ?Sized)) -> Result<Option<DiskMark>, DeviceError> {
+    if disk.size_bytes() < size_of::<Mark>() as u64 {
+        return Ok(None);
+    }
+    let mut bytes = [0; size_of::<Mark>()];
+    disk.read_at(0, &mut bytes)?;
+    let found = Mark::parse(&bytes);
+    Ok(found.map(|mark| DiskMark { uuid: mark.cache, name: text(&mark.name), flash: text(&mark.flash_name) }))
+}
+
+/// Takes the mark off a disk whose cache is lost. What the cache had of the disk is lost with it, the first bytes of a
+/// filesystem among it.
+///
+/// # Errors
+/// Those of the device.
+pub fn remove_mark(disk: &dyn WritableDevice) -> Result<(), DeviceError> {
+    for place in PLACES.into_iter().filter(|place| place + PLACE_BYTES <= disk.size_bytes()) {
+        let mut bytes = [0; PLACE_LENGTH];
+        disk.read_at(place, &mut bytes)?;
+        if bytes.chunks(size_of::<Mark>()).any(|sector| Mark::parse(sector).is_some()) {
+            disk.write_at(place, &[0; PLACE_LENGTH])?;
+        }
+    }
+    disk.flush()
+}
+
+impl Cache {
+    /// Veils the disk, before the cache has its first user. Returns false if there is none: for modes other than write-back
+    /// the disk is complete at any time, and a cache of a few slots can't keep the blocks.
+    ///
+    /// # Errors
+    /// Those of the devices.
+    pub fn veil(&self) -> Result<bool, CacheError> {
+        let blocks = self.veil_blocks();
+        if self.mode != Mode::Back || blocks.is_empty() {
+            return Ok(false);
+        }
+        self.lock().slots.pin(blocks.clone());
+        let mut contents = vec![0; self.block_length()];
+        for block in &blocks {
+            let offset = block * self.geometry.block_bytes;
+            self.read_range(offset, &mut contents)?;
+            self.write_range(offset, &contents)?;
+        }
+        if self.lock().slots.pinned_dirty() < blocks.len() as u64 {
+            tracing::warn!("{}: the cache has no room for the mark of its disk", self.name);
+            self.lock().slots.pin(Vec::new());
+            return Ok(false);
+        }
+        self.commit()?;
+        let mut mark = Mark::of(&self.lock().superblock, self.flash.name()).as_bytes().to_vec();
+        mark.resize(self.block_length(), 0);
+        for block in &blocks {
+            self.disk.write_at(block * self.geometry.block_bytes, &mark)?;
+        }
+        self.disk.flush()?;
+        self.tell_of_veil(true)?;
+        Ok(true)
+    }
+
+    /// Lets the blocks of the veil be cleaned; the disk has all others.
+    pub(crate) fn lift_veil(&self) -> Result<(), DeviceError> {
+        self.tell_of_veil(false)?;
+        self.lock().slots.pin(Vec::new());
+        Ok(())
+    }
+
+    /// Takes note, before blocks are written to the disk, that the veil may be gone then.
+    pub(crate) fn note_tear(&self, mut blocks: impl Iterator<Item = u64>) -> Result<(), DeviceError> {
+        let is_torn = {
+            let state = self.lock();
+            let pinned = state.slots.pinned();
+            !pinned.is_empty() && blocks.any(|block| pinned.binary_search(&block).is_ok())
+        };
+        if is_torn { self.tell_of_veil(false) } else { Ok(()) }
+    }
+
+    /// Says in the superblock whether there is a veil.
+    fn tell_of_veil(&self, is_veiled: bool) -> Result<(), DeviceError> {
+        let mut state = self.lock();
+        while state.is_telling {
+            state = self.wait(state);
+        }
+        if (state.superblock.is_veiled != 0) == is_veiled {
+            return Ok(());
+        }
+        state.is_telling = true;
+        let mut superblock = state.superblock.clone();
+        superblock.is_veiled = is_veiled.into();
+        superblock.sequence = (superblock.sequence.get() + 1).into();
+        drop(state);
+        let written = write_superblock(&*self.flash, &superblock);
+        let mut state = self.lock();
+        state.is_telling = false;
+        // After a failure one of the copies may say so: the next one has a later number all the same.
+        state.superblock.sequence = superblock.sequence;
+        if written.is_ok() {
+            state.superblock.is_veiled = superblock.is_veiled;
+        }
+        drop(state);
+        self.changed.notify_all();
+        written
+    }
+
+    /// Dirty blocks of the veil, and of these the ones whose place on the disk bears the mark.
+    pub(crate) fn veiled_blocks(&self) -> Result<(Vec<u64>, Vec<u64>), DeviceError> {
+        let mut dirty = self.veil_blocks();
+        dirty.retain(|block| {
+            let slots = &self.lock().slots;
+            slots.find(*block).is_some_and(|slot| slots.is_dirty(slot))
+        });
+        let cache = self.lock().superblock.cache;
+        let mut veiled = Vec::new();
+        for block in &dirty {
+            let mut bytes = [0; size_of::<Mark>()];
+            self.disk.read_at(block * self.geometry.block_bytes, &mut bytes)?;
+            if Mark::parse(&bytes).is_some_and(|mark| mark.cache == cache) {
+                veiled.push(*block);
+            }
+        }
+        Ok((dirty, veiled))
+    }
+
+    fn veil_blocks(&self) -> Vec<u64> {
+        let length = self.geometry.block_bytes;
+        let of = |place: u64| place / length..(place + PLACE_BYTES).div_ceil(length);
+        let mut blocks: Vec<u64> = PLACES.into_iter().flat_map(of).collect();
+        blocks.retain(|block| *block < self.whole_blocks());
+        blocks.dedup();
+        blocks
+    }
+}

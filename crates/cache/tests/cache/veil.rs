@@ -1,0 +1,109 @@
+//! The veil: a disk that is in use by a write-back cache can't be taken for a complete one.
+
+use crate::world::{BLOCK, SMALL, Shape, contents, open};
+use brindle_cache::{Cache, CacheError, Mode, disk_mark, inspect};
+use brindle_device::{Device, WritableDevice};
+use brindle_sim::{Fault, FaultyDevice, ImageDevice};
+use std::sync::Arc;
+
+/// Place of the superblock of btrfs.
+const BTRFS: u64 = 64 << 10;
+
+/// A veiled cache with some contents, most of them on the flash alone.
+fn veiled() -> ([Arc<ImageDevice>; 2], Cache) {
+    let devices = SMALL.devices();
+    devices[1].write_at(0, &[7; 4096]).expect("memory");
+    devices[1].write_at(BTRFS, &[8; 4096]).expect("memory");
+    let cache = SMALL.create(&devices);
+    assert!(cache.veil().expect("it works"));
+    cache.write_at(100 * BLOCK, &[9; 2048]).expect("it works");
+    cache.flush().expect("it works");
+    (devices, cache)
+}
+
+#[test]
+fn a_disk_in_use_shows_the_mark_and_a_disk_after_the_end_everything() {
+    let (devices, cache) = veiled();
+    let mark = disk_mark(&*devices[1]).expect("memory").expect("it is there");
+    assert_eq!((mark.name.as_str(), mark.flash.as_str(), mark.uuid), ("pair", "flash", [1; 16]));
+    assert!(inspect(&*devices[0]).expect("a cache").is_veiled);
+    for place in [0, BTRFS] {
+        let mut bytes = [0; 4096];
+        devices[1].read_at(place, &mut bytes).expect("memory");
+        assert!(!bytes.contains(&7) && !bytes.contains(&8), "the contents are not on the disk");
+    }
+    let expected = contents(&cache);
+    assert_eq!((expected[0], expected[65536], expected[100 << 10]), (7, 8, 9));
+    // All can be cleaned but the blocks of the mark.
+    assert_eq!(cache.clean_all().expect("it works"), 8);
+    cache.write_at(BTRFS, &[10; 1024]).expect("it works");
+    assert!(cache.discard(0, 8192).expect("it works"), "a discard leaves the mark");
+    assert!(disk_mark(&*devices[1]).expect("memory").is_some());
+    let expected = contents(&cache);
+    assert_eq!((expected[0], expected[65536]), (0, 10));
+    cache.close().expect("it works");
+    assert_eq!(disk_mark(&*devices[1]).expect("memory"), None);
+    assert_eq!(contents(&*devices[1]), expected);
+    assert!(!inspect(&*devices[0]).expect("a cache").is_veiled);
+}
+
+#[test]
+fn a_disk_that_was_made_anew_after_a_crash_is_refused() {
+    let (devices, cache) = veiled();
+    drop(cache);
+    devices[1].write_at(BTRFS, &[3; 4096]).expect("memory");
+    let refused = open(&devices, false).expect_err("it lost the mark");
+    assert!(matches!(refused, CacheError::DiskChanged { dirty_blocks: 10, .. }), "{refused}");
+    let forced = open(&devices, true).expect("forced");
+    let found = contents(&forced);
+    assert_eq!((found[0], found[65536], found[100 << 10]), (7, 3, 0), "what is under the mark is kept");
+    forced.close().expect("it works");
+    assert_eq!(contents(&*devices[1]), found);
+}
+
+#[test]
+fn a_cache_that_is_closed_with_dirty_blocks_leaves_the_mark() {
+    let (devices, cache) = veiled();
+    cache.set("fast_remove", "1").expect("a setting");
+    cache.close().expect("it works");
+    assert!(disk_mark(&*devices[1]).expect("memory").is_some());
+    let cache = open(&devices, false).expect("nothing has changed");
+    let found = contents(&cache);
+    assert_eq!((found[0], found[65536], found[100 << 10]), (7, 8, 9));
+    cache.veil().expect("it works");
+    cache.close().expect("it works");
+    assert_eq!(contents(&*devices[1]), found);
+}
+
+#[test]
+fn a_flash_that_fails_tears_the_veil_and_loses_nothing() {
+    let plain = SMALL.devices();
+    let devices = plain.clone().map(|device| Arc::new(FaultyDevice::new(device)));
+    let cache = SMALL.create(&devices);
+    assert!(cache.veil().expect("it works"));
+    devices[0].inject(Fault::WritesWithin(64 << 10..u64::MAX));
+    cache.write_at(BTRFS, &[5; 1024]).expect("the disk takes it");
+    assert_eq!(contents(&cache)[65536], 5);
+    assert!(!inspect(&*plain[0]).expect("a cache").is_veiled, "a crash is not taken for a disk made anew");
+    drop(cache);
+    drop(open(&plain, false).expect("nobody else wrote the disk"));
+    // Without a word in the superblock, nothing is written.
+    let cache = open(&devices, false).expect("the superblock can be written");
+    devices[0].heal();
+    assert!(cache.veil().expect("it works"));
+    devices[0].inject(Fault::WritesWithin(0..u64::MAX));
+    cache.write_at(BTRFS, &[6; 1024]).expect_err("neither the flash nor its superblock can be written");
+    devices[0].heal();
+    drop(cache);
+    assert_eq!(contents(&open(&plain, false).expect("the mark is there"))[65536], 0);
+}
+
+#[test]
+fn disks_of_other_modes_are_complete_and_bear_no_mark() {
+    for mode in [Mode::Through, Mode::Around] {
+        let shape = Shape { mode, ..SMALL };
+        let devices = shape.devices();
+        assert!(!shape.create(&devices).veil().expect("it works"));
+        assert_eq!(disk_mark(&*devices[1]).expect("memory"), None);
+    }
+}
