@@ -4,6 +4,7 @@
 //! Must not know: the command line.
 
 pub mod balance;
+mod caches;
 mod call;
 pub mod control;
 mod defragment;
@@ -24,9 +25,10 @@ pub mod usage;
 pub mod walk;
 mod write_back;
 
-/// Names and kinds in what is asked and answered here.
 pub use brindle_ondisk::item::FileType;
 pub use brindle_ondisk::{BlockGroupType, DevId, Logical, ObjectId, Profile, RootId, Uuid};
+/// Names and kinds in what is asked and answered here.
+pub use caches::CacheLines;
 pub use control::{ControlError, Mounted, SubvolumeRecord, Synced};
 pub use pool::{AdminError, PoolAdmin, PoolFacts, Reach};
 pub use write_back::WriteBack;

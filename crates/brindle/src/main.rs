@@ -44,6 +44,7 @@ fn main() -> ExitCode {
             ExitCode::from(status)
         }
     };
+    brindle_cache::close_all();
     logging::end();
     code
 }

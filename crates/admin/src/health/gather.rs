@@ -8,8 +8,9 @@ use crate::pool::{AdminError, BrindleMount, PoolFacts, Reach};
 use crate::scrub::last_scrub;
 use crate::tier::host;
 use crate::{WriteBack, devices::name_of_change};
+use brindle_cache::open_device;
 use brindle_care::scrub::ScrubRecord;
-use brindle_device::{DeviceClass, open_device};
+use brindle_device::DeviceClass;
 use brindle_ondisk::{DevId, Uuid};
 use brindle_policy::placement::PlacementClass;
 use brindle_tree::Pool;
@@ -54,6 +55,7 @@ impl PoolHealth {
             scrub: unless_closed(last_scrub(reach, records))?,
             write_back,
             commits: if is_of_kernel { None } else { Some(mounted.commits()?) },
+            caches: if is_of_kernel { Vec::new() } else { mounted.caches()? },
         })
     }
 
@@ -91,6 +93,7 @@ impl PoolHealth {
             scrub: stored_scrub(records, &superblock.fsid)?,
             write_back: Some(WriteBack::of_pool(pool)?),
             commits: None,
+            caches: Vec::new(),
         })
     }
 }

@@ -20,7 +20,7 @@ pub use find::{FoundPool, btrfs_devices, on_block_devices, on_devices, on_mounts
 pub use members::{Members, members};
 pub use rules::{Finding, Severity, State, findings, severity_of, state_of};
 
-use crate::WriteBack;
+use crate::{CacheLines, WriteBack};
 use brindle_care::scrub::ScrubRecord;
 use brindle_ondisk::{BlockGroupType, DevId, Uuid};
 use brindle_policy::placement::PlacementClass;
@@ -53,6 +53,8 @@ pub struct PoolHealth {
     pub write_back: Option<WriteBack>,
     /// Commits and fsyncs of a mount of brindle since it was made.
     pub commits: Option<CommitsReport>,
+    /// Devices that are flash caches, by their ids, and what these report; of a mount of brindle.
+    pub caches: Vec<(u64, CacheLines)>,
 }
 
 /// Server of a pool.

@@ -40,6 +40,7 @@ fn sound() -> PoolHealth {
         scrub: scrubbed(ScrubCounts::default(), DeviceState::Finished),
         write_back: None,
         commits: None,
+        caches: Vec::new(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Identity of a device, by its superblock.
 
 use super::AdminError;
-use brindle_device::open_device;
+use brindle_cache::open_device;
 use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, Uuid};
 use std::path::Path;
 

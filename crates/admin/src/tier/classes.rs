@@ -2,7 +2,8 @@
 
 use super::{Inventory, MountedDevice, TierError};
 use crate::control::{ControlError, Mounted};
-use brindle_device::{DeviceClass, open_device};
+use brindle_cache::open_device;
+use brindle_device::DeviceClass;
 use brindle_ondisk::DevId;
 use brindle_policy::placement::PlacementClass;
 use brindle_policy::tier::{ClassFacts, ClassReason, TierDevice, TierPool, classify};

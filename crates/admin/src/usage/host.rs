@@ -3,7 +3,7 @@
 use super::Space;
 use crate::call;
 use crate::control::{ControlError, Mounted};
-use brindle_device::open_device;
+use brindle_cache::open_device;
 use brindle_ondisk::BlockGroupType;
 use brindle_uapi::message::{SPACE_RESERVE, SpaceList};
 use brindle_uapi::verb;

@@ -9,10 +9,11 @@ use crate::commands::tier::warning;
 use crate::format::UnitMode;
 use crate::output;
 use anyhow::{Context, Result, anyhow, bail};
+use brindle_cache::{is_no_path, open_device_to_write};
 use brindle_care::mkfs::{
     FEATURES, Features, MkfsOptions, MkfsReport, NewBlockGroup, NewDevice, PlacementClass, mkfs,
 };
-use brindle_device::{FileDevice, WritableDevice, is_remote, open_device_to_write};
+use brindle_device::{FileDevice, WritableDevice};
 use brindle_fs::{Filesystem, OpenOptions, WriteOptions};
 use brindle_ondisk::{ChecksumType, Profile, Uuid};
 use brindle_volume::{LeaseOptions, check_leases};
@@ -260,7 +261,7 @@ fn open_all(
     let mut devices = Vec::new();
     for (path, class) in named {
         filling.map_or(Ok(()), |filling| filling.refuse_image(&path))?;
-        let is_new = (size.is_some() || filling.is_some()) && !path.exists() && !is_remote(&path);
+        let is_new = (size.is_some() || filling.is_some()) && !path.exists() && !is_no_path(&path);
         let (device, is_fixed): (Arc<dyn WritableDevice>, bool) = if is_new {
             let device = FileDevice::create(&path, 0)?;
             images.0.push(path.clone());
@@ -270,12 +271,12 @@ fn open_all(
             if seen.contains(&real) {
                 bail!("{} is given twice", path.display());
             }
-            let is_fixed = is_remote(&path)
+            let is_fixed = is_no_path(&path)
                 || fs::metadata(&path).is_ok_and(|found| found.file_type().is_block_device());
             if command.size.is_some() && is_fixed {
                 bail!("{} is a block device: --size is for image files", path.display());
             }
-            if !path.exists() && !is_remote(&path) {
+            if !path.exists() && !is_no_path(&path) {
                 bail!("{}: no such file: with --size SIZE it is made", path.display());
             }
             (open_device_to_write(&path)?, is_fixed)

@@ -7,7 +7,7 @@ use crate::commands::usage::wrong_usage;
 use anyhow::Result;
 use brindle_admin::pool::OpenPool;
 use brindle_admin::{PoolAdmin, Reach};
-use brindle_device::open_device_to_write;
+use brindle_cache::open_device_to_write;
 use brindle_fs::{Filesystem, PlacementClass};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

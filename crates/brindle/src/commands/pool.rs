@@ -4,8 +4,9 @@ use crate::commands::in_use::warn_if_used;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::usage::wrong_usage;
 use anyhow::{Result, anyhow};
+use brindle_cache::{disk_mark, open_device};
 use brindle_care::mkfs::signature;
-use brindle_device::{Device, WritableDevice, open_device};
+use brindle_device::{Device, WritableDevice};
 use brindle_fs::{Filesystem, FsError};
 use brindle_ondisk::{RootId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, SuperblockDefect, to_u64};
 use brindle_tree::{Pool, TreeError};
@@ -201,6 +202,12 @@ pub(crate) fn without_pool(error: VolumeError) -> anyhow::Error {
 /// The format that lies on a device instead, if it is a known one.
 fn contents_of(unused: &UnusedDevice) -> Option<String> {
     let device = open_device(Path::new(&unused.device)).ok()?;
+    if let Ok(Some(mark)) = disk_mark(&*device) {
+        let (name, disk, flash) = (mark.name, &unused.device, mark.flash);
+        return Some(format!(
+            "{disk}: the disk of the flash cache {name}, and not complete without it: give cache:{flash}:{disk}"
+        ));
+    }
     let format = signature::find(&*device).ok()??;
     Some(format!("{}: not a btrfs device: it holds {format}", unused.device))
 }

@@ -2,7 +2,8 @@
 
 use super::DeviceCareError;
 use crate::mkfs::{signature, write};
-use brindle_device::{WritableDevice, open_device_to_write};
+use brindle_cache::open_device_to_write;
+use brindle_device::WritableDevice;
 use brindle_ondisk::{DevId, Uuid};
 use brindle_policy::placement::{AllocationHint, PlacementClass};
 use brindle_tree::{DeviceSpace, JoiningDevice, Pool};

@@ -1,5 +1,6 @@
 //! Well-known formats on a device, found by their magic numbers.
 
+use brindle_cache::DISK_MAGIC;
 use brindle_device::{Device, DeviceError};
 
 /// A format and where its magic number is.
@@ -15,7 +16,9 @@ const fn row(format: &'static str, offset: u64, magic: &'static [u8]) -> Signatu
 
 /// The first that fits is named, so what says more comes first.
 #[rustfmt::skip]
-const SIGNATURES: [Signature; 24] = [
+const SIGNATURES: [Signature; 26] = [
+    row("a flash cache, the SSD of cache:SSD:DISK",                     0, b"BrndlFC\0"),
+    row("half of a flash cache: it is the disk of cache:SSD:DISK",      0, &DISK_MAGIC),
     row("a btrfs filesystem",         0x1_0040,  b"_BHRfS_M"),
     row("a btrfs filesystem",         0x400_0040, b"_BHRfS_M"),
     row("an ext2/3/4 filesystem",     0x438,     &[0x53, 0xef]),

@@ -1,6 +1,6 @@
 //! `cache set` and `cache stop`.
 
-use super::stat::served;
+use super::stat::{caches_of, pool_at, served};
 use anyhow::{Context, Result, bail};
 use brindle_cache::Settings;
 use brindle_lab::Client;
@@ -27,6 +27,7 @@ SETTINGS
 EXAMPLES
     brindle cache set skip_seq_thresh_kb=32 /run/fsdc
     brindle cache set do_sync=1 /run/fsdc
+    brindle cache set wear_bytes_per_day=50000000000 /mnt
 
 EXIT STATUS
   0  success
@@ -35,14 +36,14 @@ EXIT STATUS
 
 /// Change a setting of a cache in use
 ///
-/// It holds until the cache is stopped.
+/// It holds until the cache is stopped, or the pool unmounted. At the mount point of a pool, it is a setting of all caches among its devices.
 #[derive(Args, Debug)]
 #[command(after_long_help = MANUAL)]
 pub(crate) struct SetCommand {
     /// Name and value
     #[arg(value_name = "NAME=VALUE", value_parser = parse_setting)]
     setting: String,
-    /// Directory on which the cache is mounted
+    /// Directory on which the cache or a pool is mounted
     mountpoint: PathBuf,
 }
 
@@ -66,6 +67,13 @@ fn parse_setting(word: &str) -> Result<String, String> {
 
 /// Runs `cache set`.
 pub(crate) fn set(command: &SetCommand) -> Result<ExitCode> {
+    if let Some(mounted) = pool_at(&command.mountpoint) {
+        let (name, value) = command.setting.split_once('=').context("must be NAME=VALUE")?;
+        for (devid, _) in caches_of(&mounted)? {
+            mounted.set_cache(devid, name, value)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let client = Client::of_any(&command.mountpoint)?;
     client.send(&command.setting).with_context(|| command.setting.clone())?;
     Ok(ExitCode::SUCCESS)

@@ -3,14 +3,13 @@
 use crate::commands::mount::background;
 use crate::{logging, output};
 use anyhow::{Context, Result};
-use brindle_cache::{Cache, CacheKeeper, HostClock, load};
+use brindle_cache::{Cache, CacheError, CacheKeeper, HostClock, load};
 use brindle_device::{FileDevice, WritableDevice};
 use brindle_lab::{Client, Ending, ShowOptions, ShownDevice, show};
 use clap::Args;
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::fmt::Write as _;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -94,6 +93,7 @@ fn serve(command: &LoadCommand) -> Result<ExitCode> {
     // Signals must not kill us between the mount and the thread that waits for them.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot wait for signals")?;
     let cache = Arc::new(load(&flash, &disk, command.force, Arc::new(HostClock::new()))?);
+    cache.veil()?;
     let keeper = CacheKeeper::start(&cache).context("cannot start the thread that cleans")?;
     let (shown, commanded) = (Arc::clone(&cache), Arc::clone(&cache));
     let device = ShownDevice::new(
@@ -126,58 +126,20 @@ fn serve(command: &LoadCommand) -> Result<ExitCode> {
 
 /// State, settings and counters, a line each.
 fn status_text(cache: &Cache, loop_device: Option<&Path>) -> String {
-    let status = cache.status();
-    let mut text =
-        format!("name {}\nmode {}\nssd {}\ndisk {}\n", status.name, status.mode, status.flash, status.disk);
-    let mut line = |name: &str, value: &dyn std::fmt::Display| {
-        writeln!(text, "{name} {value}").expect("a string takes all");
-    };
-    line("process", &std::process::id());
-    if let Some(device) = loop_device {
-        line("loop_device", &device.display());
-    }
-    line(
-        "state",
-        &status.stopped.as_deref().unwrap_or(if status.is_flash_off { "without the SSD" } else { "in use" }),
-    );
-    line("block_bytes", &status.block_bytes);
-    line("associativity", &status.associativity);
-    line("blocks", &status.slots);
-    line("cached_blocks", &status.cached_blocks);
-    line("dirty_blocks", &status.dirty_blocks);
-    for (name, value) in status.settings.list() {
-        line(name, &value);
-    }
-    let counters = status.counters;
-    let percent = |part: u64, of: u64| part.saturating_mul(100).checked_div(of).unwrap_or(0);
-    line("read_hit_percent", &percent(counters.read_hits, counters.reads));
-    line("write_hit_percent", &percent(counters.write_hits, counters.writes));
-    line("dirty_write_hit_percent", &percent(counters.dirty_write_hits, counters.writes));
-    for (name, value) in counters.list() {
-        line(name, &value);
-    }
-    text
+    let mut lines = cache.status().lines();
+    lines.push(("process".to_owned(), std::process::id().to_string()));
+    lines.extend(loop_device.map(|device| ("loop_device".to_owned(), device.display().to_string())));
+    lines.iter().map(|(name, value)| format!("{name} {value}\n")).collect()
 }
 
 /// Carries out a line of the control file.
 fn carry_out(cache: &Cache, line: &[u8]) -> Result<(), Errno> {
     let line = str::from_utf8(line).map_err(|_| Errno::INVAL)?.trim_end();
     let (name, value) = line.split_once('=').ok_or(Errno::INVAL)?;
-    match (name, value) {
-        ("zero_stats", "1") => cache.zero_counters(),
-        ("do_sync", "1") => {
-            let left = cache.clean_all().map_err(|error| {
-                tracing::error!("{error}");
-                Errno::IO
-            })?;
-            tracing::info!("cleaned; {left} blocks are dirty");
-        }
-        _ => cache.set(name, value).map_err(|error| {
-            tracing::warn!("{error}");
-            Errno::INVAL
-        })?,
-    }
-    Ok(())
+    cache.change(name, value).map_err(|error| {
+        tracing::warn!("{error}");
+        if matches!(error, CacheError::Setting { .. }) { Errno::INVAL } else { Errno::IO }
+    })
 }
 
 /// Ends it when a signal asks us to go. While it is used it is served on; a second signal does not wait for that.

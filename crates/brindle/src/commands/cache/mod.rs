@@ -26,6 +26,11 @@ EXAMPLES
     brindle cache stop /run/fsdc
     brindle cache destroy /dev/sda2
 
+  A cached disk as a device of a pool, and its counters:
+    brindle mkfs cache:/dev/sda2:/dev/sdc
+    brindle mount cache:/dev/sda2:/dev/sdc /mnt
+    brindle cache stat /mnt
+
 The design, and what it does after a crash, is in docs/design/cache.md.";
 
 /// Use a fast device as the cache of a slow one

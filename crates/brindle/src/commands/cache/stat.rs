@@ -3,12 +3,13 @@
 use crate::cli::JsonOption;
 use crate::format::{Align, write_table};
 use crate::output;
-use anyhow::Result;
+use anyhow::{Result, bail};
+use brindle_admin::{CacheLines, Mounted};
 use brindle_cache::inspect;
 use brindle_device::FileDevice;
 use brindle_lab::Client;
 use clap::Args;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,6 +19,7 @@ EXAMPLES
     brindle cache stat /run/fsdc
     brindle cache stat --json /run/fsdc
     brindle cache stat /dev/sda2
+    brindle cache stat /mnt
 
 EXIT STATUS
   0  success
@@ -27,32 +29,78 @@ EXIT STATUS
 /// Show settings and counters of a cache
 ///
 /// Counters begin when the cache is loaded, and with `brindle cache set zero_stats=1`; those of blocks count blocks. Of an SSD
-/// that is not in use, the facts of the cache on it are shown.
+/// that is not in use, the facts of the cache on it are shown; of a mounted pool, all caches among its devices. A line of latencies has the requests that took at most that number of microseconds.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct StatCommand {
     #[command(flatten)]
     json: JsonOption,
-    /// Directory on which the cache is mounted, or an SSD
+    /// Directory on which the cache or a pool is mounted, or an SSD
     #[arg(value_name = "MOUNTPOINT|SSD")]
     path: PathBuf,
 }
 
 /// Runs the command.
 pub(crate) fn run(command: &StatCommand) -> Result<ExitCode> {
+    if let Some(mounted) = pool_at(&command.path) {
+        return of_pool(&mounted, command.json.json);
+    }
     let lines = if command.path.is_dir() { served(&command.path)? } else { on_flash(&command.path)? };
     if command.json.json {
-        let value = |text: &String| text.parse::<u64>().map_or_else(|_| text.clone().into(), Value::from);
-        let object: Map<String, Value> =
-            lines.iter().map(|(name, text)| (name.clone(), value(text))).collect();
-        output::print_json(&object.into())?;
+        output::print_json(&object(&lines).into())?;
     } else {
-        let rows: Vec<Vec<String>> = lines.into_iter().map(|(name, value)| vec![name, value]).collect();
         let mut out = output::stdout();
-        write_table(&mut out, &[Align::Left, Align::Left], &rows)?;
+        write_lines(&mut out, lines)?;
         out.flush()?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The pool that is mounted at a directory; none if a cache is served there.
+pub(super) fn pool_at(path: &Path) -> Option<Mounted> {
+    let is_mount = path.is_dir() && !path.join("control").exists();
+    Mounted::open(path).ok().filter(|mounted| is_mount && !mounted.is_of_kernel())
+}
+
+/// Caches among the devices of a mounted pool.
+fn of_pool(mounted: &Mounted, is_json: bool) -> Result<ExitCode> {
+    let caches = caches_of(mounted)?;
+    if is_json {
+        let with_id = |(devid, lines): &(u64, CacheLines)| {
+            let mut object = object(lines);
+            object.insert("devid".to_owned(), (*devid).into());
+            Value::from(object)
+        };
+        output::print_json(&json!({ "caches": caches.iter().map(with_id).collect::<Vec<_>>() }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = output::stdout();
+    for (number, (devid, lines)) in caches.into_iter().enumerate() {
+        let separator = if number > 0 { "\n" } else { "" };
+        writeln!(out, "{separator}devid {devid}")?;
+        write_lines(&mut out, lines)?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The same; an error if there is none.
+pub(super) fn caches_of(mounted: &Mounted) -> Result<Vec<(u64, CacheLines)>> {
+    let caches = mounted.caches()?;
+    if caches.is_empty() {
+        bail!("no device of the pool is a cache");
+    }
+    Ok(caches)
+}
+
+fn object(lines: &CacheLines) -> Map<String, Value> {
+    let value = |text: &String| text.parse::<u64>().map_or_else(|_| text.clone().into(), Value::from);
+    lines.iter().map(|(name, text)| (name.clone(), value(text))).collect()
+}
+
+fn write_lines(out: &mut impl Write, lines: CacheLines) -> Result<()> {
+    let rows: Vec<Vec<String>> = lines.into_iter().map(|(name, value)| vec![name, value]).collect();
+    Ok(write_table(out, &[Align::Left, Align::Left], &rows)?)
 }
 
 pub(super) fn served(mountpoint: &Path) -> Result<Vec<(String, String)>> {
@@ -69,6 +117,7 @@ fn on_flash(path: &Path) -> Result<Vec<(String, String)>> {
         line("mode", &facts.mode),
         line("disk", &facts.disk),
         line("state", &if facts.is_closed { "closed" } else { "in use, or after a crash" }),
+        line("veiled", &u8::from(facts.is_veiled)),
         line("disk_bytes", &facts.disk_bytes),
         line("block_bytes", &facts.block_bytes),
         line("associativity", &facts.associativity),

@@ -9,7 +9,7 @@ use crate::output;
 use anyhow::{Error, Result, anyhow, bail};
 use brindle_admin::health::{FoundPool, btrfs_devices, on_block_devices, on_devices, on_mounts};
 use brindle_admin::{AdminError, Mounted, Reach, Uuid};
-use brindle_device::open_device;
+use brindle_cache::open_device;
 use brindle_fs::AllocationHint;
 use brindle_ondisk::{Item, Node, NodeExpectation, Superblock};
 use brindle_tree::{Pool, TreeError, TreeRoot};

@@ -1,8 +1,9 @@
 //! Metrics of a mount of brindle: write-back, commits and fsyncs since it was made.
 
 use super::exposition::{Exposition, Kind, Number};
-use brindle_admin::WriteBack;
 use brindle_admin::health::PoolHealth;
+use brindle_admin::{CacheLines, WriteBack};
+use brindle_cache::CacheCounters;
 use brindle_fs::{CommitPhase, SyncMeasure, Unlogged};
 use brindle_uapi::message::{CommitsReport, Histogram};
 
@@ -11,10 +12,40 @@ pub(super) fn add_served(out: &mut Exposition, uuid: &str, health: &PoolHealth) 
     if let Some(tier) = &health.write_back {
         add_write_back(out, uuid, tier);
     }
+    add_caches(out, uuid, &health.caches);
     if let Some(report) = &health.commits {
         add_commits(out, uuid, report);
         for (measure, histogram) in SyncMeasure::ALL.into_iter().zip(&report.histograms) {
             add_histogram(out, uuid, measure, histogram);
+        }
+    }
+}
+
+/// Lines of a cache that tell a state; other numbers are counters, or settings.
+const CACHE_GAUGES: [(&str, &str, &str); 3] = [
+    ("blocks", "brindle_cache_blocks", "Blocks that the cache of a device has room for."),
+    ("cached_blocks", "brindle_cache_cached_blocks", "Blocks in the cache of a device."),
+    ("dirty_blocks", "brindle_cache_dirty_blocks", "Blocks in the cache of a device that its disk lacks."),
+];
+
+fn add_caches(out: &mut Exposition, uuid: &str, caches: &[(u64, CacheLines)]) {
+    for (devid, lines) in caches {
+        let devid = devid.to_string();
+        let number = |name: &str| {
+            let line = lines.iter().find(|(found, _)| found == name);
+            line.and_then(|(_, value)| value.parse::<u64>().ok())
+        };
+        for (name, gauge, help) in CACHE_GAUGES {
+            if let Some(value) = number(name) {
+                out.add((gauge, Kind::Gauge, help), &[("uuid", uuid), ("devid", &devid)], value);
+            }
+        }
+        for (name, _) in CacheCounters::default().list() {
+            if let Some(value) = number(name) {
+                let events = "Counters of the cache of a device, by the names of `brindle cache stat`.";
+                let labels = [("uuid", uuid), ("devid", devid.as_str()), ("name", name)];
+                out.add(("brindle_cache_events_total", Kind::Counter, events), &labels, value);
+            }
         }
     }
 }

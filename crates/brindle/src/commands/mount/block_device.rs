@@ -6,6 +6,7 @@
 
 use crate::commands::mount_options::MountOptions;
 use anyhow::{Context, Result};
+use brindle_cache::path_of;
 use brindle_device::{Anchor, Claim};
 use brindle_fs::{Filesystem, RootId, SubvolumeChoice};
 use brindle_fuse::MountHandle;
@@ -75,8 +76,9 @@ fn mount_on(
     (first, claim): (&Path, Option<&mut Claim>),
 ) -> Result<MountHandle> {
     let made = if claim.is_none() && !is_block_device(first) {
-        let failed = || format!("no loop device for {}", first.display());
-        Some(Anchor::attach(first).with_context(failed)?)
+        let image = path_of(first);
+        let failed = || format!("no loop device for {}", image.display());
+        Some(Anchor::attach(&image).with_context(failed)?)
     } else {
         None
     };

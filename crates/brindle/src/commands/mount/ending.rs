@@ -4,6 +4,7 @@
 //! same pool again waits for that, instead of being refused.
 
 use brindle_admin::Mounted;
+use brindle_cache::path_of;
 use brindle_uapi::mount_table::{self, Mount};
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
@@ -35,6 +36,7 @@ impl Patience {
     /// Waits a moment if the process that has the device open is the server of a mount that is gone, or is not seen;
     /// returns false if waiting makes no sense.
     pub(super) fn wait(&self, device: &Path) -> bool {
+        let device = &path_of(device);
         let waits = match holders(device) {
             Some(holders) if holders.is_empty() => self.seen.get().elapsed() < UNSEEN,
             Some(holders) if are_ending(&holders, device) => {
@@ -52,7 +54,7 @@ impl Patience {
 
 /// The other processes of this program that have a device open.
 pub(super) fn holders(device: &Path) -> Option<Vec<u32>> {
-    let device = device.canonicalize().ok()?;
+    let device = path_of(device).canonicalize().ok()?;
     Some(servers().filter(|process| has_open(*process, &device)).collect())
 }
 

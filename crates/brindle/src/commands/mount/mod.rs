@@ -75,6 +75,10 @@ EXAMPLES
   A subvolume of a pool that lost a disk:
     brindle mount -o degraded,subvol=home /dev/sdb /mnt
 
+  Two disks, each with the flash cache that `brindle cache create` has made for it; they are complete
+  without their SSDs when the mount has ended:
+    brindle mount cache:/dev/sda2:/dev/sdc cache:/dev/sdb2:/dev/sdd /mnt
+
   As read-only, while it is in use:
     brindle mount -o remount,ro /mnt
 

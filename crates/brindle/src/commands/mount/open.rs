@@ -4,7 +4,8 @@ use super::ending::Patience;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::{greet, open_filesystem, open_replayed, open_to_read, open_writable};
 use anyhow::{Context, Result};
-use brindle_device::{Claim, DeviceError, WritableDevice, open_device_to_write, open_device_with_claim};
+use brindle_cache::{open_device_to_write, open_device_with_claim, path_of};
+use brindle_device::{Claim, DeviceError, WritableDevice};
 use brindle_fs::{Filesystem, FsError, PlacementClass, TreeError};
 use brindle_volume::VolumeError;
 use std::io::ErrorKind;
@@ -102,7 +103,7 @@ fn writable(devices: &[(PathBuf, Option<PlacementClass>)], options: &MountOption
     let mut claim = None;
     // In one order whatever they are named in: two processes that each had what the other waits for would never end.
     let mut order: Vec<_> = (0..devices.len()).collect();
-    order.sort_by_cached_key(|index| devices[*index].0.canonicalize().ok());
+    order.sort_by_cached_key(|index| path_of(&devices[*index].0).canonicalize().ok());
     let mut opened: Vec<Option<Arc<dyn WritableDevice>>> = vec![None; devices.len()];
     for index in order {
         let (path, class) = &devices[index];
