@@ -26,6 +26,19 @@ impl OverlayDevice {
         Self { base, limit_bytes, pages: RwLock::default() }
     }
 
+    /// Everything that was written: pairs of offset and a page of bytes, in order. A page that passes the end of the device is cut
+    /// there.
+    pub fn written(&self) -> Vec<(u64, Vec<u8>)> {
+        let pages = self.pages.read().unwrap_or_else(PoisonError::into_inner);
+        let mut written = Vec::with_capacity(pages.len());
+        for (number, bytes) in &*pages {
+            let offset = number * PAGE_BYTES as u64;
+            let left = usize::try_from(self.size_bytes().saturating_sub(offset)).unwrap_or(usize::MAX);
+            written.push((offset, bytes[..left.min(PAGE_BYTES)].to_vec()));
+        }
+        written
+    }
+
     fn check_range(&self, offset: u64, length: usize) -> Result<(), DeviceError> {
         let size_bytes = self.size_bytes();
         if fits(offset, length, size_bytes) {
@@ -172,6 +185,12 @@ mod tests {
         let mut bytes = vec![0; below.len()];
         base.read_at(0, &mut bytes).expect("within");
         assert_eq!(bytes, below);
+        let written = overlay.written();
+        assert_eq!(written.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 4096, 8192, 12_288, 16_384]);
+        for (at, page) in written {
+            let at = usize::try_from(at).expect("small");
+            assert_eq!(page, model[at..(at + 4096).min(model.len())]);
+        }
         assert!(matches!(overlay.write_at(19_999, &[0; 2]), Err(DeviceError::BeyondEnd { .. })));
         assert!(overlay.set_size(5).is_err() && !overlay.discard(0, 4096).expect("never fails"));
     }
