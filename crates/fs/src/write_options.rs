@@ -6,7 +6,7 @@ use brindle_ondisk::Uuid;
 use brindle_ondisk::item::Timespec;
 use brindle_policy::log::LogProfile;
 use brindle_policy::placement::{PlacementClass, PlacementMode};
-use brindle_tree::{DiscardMode, WriteBackWish, WriterOptions};
+use brindle_tree::{DiscardMode, Recount, WriteBackWish, WriterOptions};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::fs::File;
@@ -102,6 +102,7 @@ impl WriteOptions {
             moved_extent_bytes_max: self.moved_extent_bytes_max,
             log_prepare_locked: self.log_prepare_locked,
             recovers: true,
+            recount: Recount::default(),
             is_transient: false,
             series: folded(self.host.new_uuid()),
             clock: Arc::new(move || Timespec::from(host.now())),

@@ -76,7 +76,9 @@ pub use histogram::{BUCKETS, HistogramCounts, Timing};
 pub use log::{LogStatistics, LogTicket, SyncMeasure, Unlogged};
 pub use log_writer::enter::{LogChange, LogRange, Logging};
 pub use log_writer::replayed::{LogReplay, LogTree};
-pub use options::{Clock, DEFAULT_CACHE_BYTES, DiscardMode, OpenOptions, WriteBackWish, WriterOptions};
+pub use options::{
+    Clock, DEFAULT_CACHE_BYTES, DiscardMode, OpenOptions, Recount, WriteBackWish, WriterOptions,
+};
 pub use pool::Pool;
 pub use pressure::PressureListener;
 pub use refs::{DataRange, References};

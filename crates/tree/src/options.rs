@@ -52,6 +52,15 @@ impl Default for WriteBackWish {
     }
 }
 
+/// Facts that are counted anew when a pool is opened to be repaired, instead of being believed. The first commit writes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recount {
+    /// Used bytes of block groups and free ranges, by the extent tree. A free space tree is made anew.
+    pub space: bool,
+    /// Used bytes of devices, by their device extents; a device that ends before its size ends there. Totals of the superblock.
+    pub devices: bool,
+}
+
 /// The time that new things get.
 pub type Clock = Arc<dyn Fn() -> Timespec + Send + Sync>;
 
@@ -79,6 +88,8 @@ pub struct WriterOptions {
     /// True if nothing written lasts: a replacement that was interrupted is no reason to refuse, for it is left as it
     /// is, and so is a relocation.
     pub is_transient: bool,
+    /// Facts that are counted anew.
+    pub recount: Recount,
     /// The clock.
     pub clock: Clock,
     /// Random number for the first series of commits: another one for each mount of a pool.
@@ -97,6 +108,7 @@ impl Default for WriterOptions {
             log_prepare_locked: false,
             recovers: false,
             is_transient: false,
+            recount: Recount::default(),
             clock: Arc::new(system_time),
             series: system_time().nsec.get().into(),
         }
@@ -115,6 +127,7 @@ impl fmt::Debug for WriterOptions {
             .field("log_prepare_locked", &self.log_prepare_locked)
             .field("recovers", &self.recovers)
             .field("is_transient", &self.is_transient)
+            .field("recount", &self.recount)
             .finish_non_exhaustive()
     }
 }

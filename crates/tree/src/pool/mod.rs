@@ -11,9 +11,11 @@ use crate::options::{OpenOptions, WriterOptions};
 use crate::pressure::{Pressure, PressureListener};
 use crate::root::TreeRoot;
 use crate::space::Space;
+use crate::space::recount::makes_free_space_tree;
 use crate::statistics::Statistics;
 use crate::store::Store;
 use crate::transaction::exclusive::ExclusiveOperation;
+use crate::transaction::roots::Roots;
 use crate::transaction::statistics::CommitStatistics;
 use crate::transaction::{Need, Transaction, Transactions};
 use brindle_device::{Device, WritableDevice};
@@ -81,6 +83,9 @@ impl Pool {
         pool.store.set_keeper(space);
         assert!(pool.transactions.set(transactions).is_ok(), "a pool is made writable once");
         pool.mark_quotas_inconsistent()?;
+        if writer.recount.space && makes_free_space_tree(&pool.store) {
+            pool.exclusively(|editor| Roots::of(editor).replant(RootId::FREE_SPACE_TREE).map(drop))?;
+        }
         Ok(pool)
     }
 

@@ -52,6 +52,8 @@ pub(crate) struct Group {
     pub(super) next: u64,
     /// Changes that the free space tree does not have yet.
     pub(super) delta: Delta,
+    /// Free ranges that were counted anew when the pool was opened, as long as the free space tree does not have them.
+    pub(super) recounted: Option<IntervalSet<u64>>,
     /// Used bytes in the block group item; `None` while there is no item.
     pub(super) written_used: Option<u64>,
     /// True if it was made in the running transaction, or got another content.

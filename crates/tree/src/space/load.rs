@@ -17,7 +17,7 @@ use super::superblocks::excluded;
 use super::tiers::placement_of;
 use super::writeback_tier::WriteBackTier;
 use crate::error::TreeError;
-use crate::options::WriterOptions;
+use crate::options::{Recount, WriterOptions};
 use crate::settings;
 use crate::store::Store;
 use crate::store::cursor::Readahead;
@@ -68,8 +68,9 @@ impl Space {
         };
         self.update_tiers(&mut state);
         for chunk in store.volume().chunks() {
-            state.add(self.load_group(store, &chunk)?);
+            state.add(self.load_group(store, &chunk, options.recount)?);
         }
+        self.recount(store, &mut state, options.recount)?;
         let superblock = store.superblock();
         for chunk in superblock.system_chunks() {
             let (key, chunk) = chunk.map_err(|defect| {
@@ -103,7 +104,7 @@ impl Space {
         })
     }
 
-    fn load_group(&self, store: &Store, chunk: &ChunkStatus) -> Result<Group, TreeError> {
+    fn load_group(&self, store: &Store, chunk: &ChunkStatus, recount: Recount) -> Result<Group, TreeError> {
         let key = Key::new(ObjectId::new(chunk.start.get()), KeyType::BLOCK_GROUP_ITEM, chunk.length);
         let tree = store.tree(self.block_group_tree)?;
         let found = store.with_item(&tree, &key, |data| match Item::parse(&key, data) {
@@ -119,7 +120,7 @@ impl Space {
             let (expected, found) = (chunk.kind.bits(), item.flags.get());
             return Err(refuse(Defect::expected("flags of block group", expected, found)));
         }
-        if item.used.get() > chunk.length {
+        if item.used.get() > chunk.length && !recount.space {
             return Err(refuse(Defect::new("more is used than the block group has", item.used.get())));
         }
         let mut group = new_group(chunk);
@@ -214,6 +215,7 @@ pub(super) fn new_group(chunk: &ChunkStatus) -> Group {
         log_reserve: None,
         next: span.start,
         delta: Delta::default(),
+        recounted: None,
         written_used: None,
         is_fresh: false,
         is_fast: false,

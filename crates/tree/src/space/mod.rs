@@ -39,6 +39,7 @@ pub(crate) mod membership;
 pub(crate) mod metadata;
 pub(crate) mod pins;
 pub(crate) mod readers;
+pub(crate) mod recount;
 pub(crate) mod renumber;
 mod replace;
 mod reserve;
@@ -118,7 +119,8 @@ impl Space {
             promise_ended: Condvar::new(),
             loading: Mutex::new(Rank::SpaceLoad, ()),
             is_mixed: superblock.incompat().contains(Incompat::MIXED_GROUPS),
-            has_free_space_tree: load::has_free_space_tree(store),
+            has_free_space_tree: load::has_free_space_tree(store)
+                || (options.recount.space && recount::makes_free_space_tree(store)),
             block_group_tree: load::block_group_tree(store),
             nodesize: store.nodesize().into(),
             sectorsize: superblock.sectorsize.get().into(),

@@ -8,6 +8,7 @@ use super::group::Group;
 use super::metadata::Load;
 use super::state::{AbsentChange, State};
 use crate::error::TreeError;
+use brindle_interval::IntervalSet;
 use brindle_ondisk::{BlockGroupType, DevId, Key, Logical, Uuid};
 use std::collections::BTreeMap;
 
@@ -41,6 +42,8 @@ pub(crate) struct GroupChange {
     pub(crate) is_new: bool,
     pub(crate) is_used_changed: bool,
     pub(crate) delta: Delta,
+    /// Free ranges to begin with, in place of those of the free space tree.
+    pub(crate) recounted: Option<IntervalSet<u64>>,
     /// For a new one: where its chunk lies.
     pub(crate) stripes: Vec<(DevId, u64)>,
     pub(crate) stripe_bytes: u64,
@@ -66,7 +69,7 @@ impl Space {
             || !state.to_remove.is_empty()
             || state.devices.iter().any(|device| device.is_changed)
             || !state.absent.is_empty()
-            || state.groups().any(|group| group.written_used != Some(group.used) || !group.delta.is_empty())
+            || state.groups().any(is_changed)
             || state.write_back.is_changed
             || state.has_drained()
     }
@@ -113,13 +116,18 @@ fn take(state: &mut State, sectorsize: u64) -> Unwritten {
         let (total_bytes, used_bytes) = (device.total_bytes, device.used_bytes);
         work.devices.push(DeviceChange { devid, stored_type, total_bytes, used_bytes });
     }
-    let is_changed = |group: &&Group| group.written_used != Some(group.used) || !group.delta.is_empty();
-    let changed: Vec<u64> = state.groups().filter(is_changed).map(|group| group.start).collect();
+    let changed: Vec<u64> =
+        state.groups().filter(|group| is_changed(group)).map(|group| group.start).collect();
     for start in changed {
         let change = state.change(start, |group| take_group(group, sectorsize));
         work.groups.extend(change);
     }
     work
+}
+
+/// Returns true if the trees do not have the present state of a group.
+fn is_changed(group: &Group) -> bool {
+    group.written_used != Some(group.used) || !group.delta.is_empty() || group.recounted.is_some()
 }
 
 fn take_group(group: &mut Group, sectorsize: u64) -> GroupChange {
@@ -134,6 +142,7 @@ fn take_group(group: &mut Group, sectorsize: u64) -> GroupChange {
         is_new,
         is_used_changed: before != Some(group.used),
         delta: std::mem::take(&mut group.delta),
+        recounted: group.recounted.take(),
         stripes: if is_new { group.stripes.clone() } else { Vec::new() },
         stripe_bytes: group.stripe_bytes,
     }

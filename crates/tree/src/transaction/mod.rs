@@ -36,6 +36,7 @@ pub(crate) mod exclusive;
 mod gate;
 pub(crate) mod placer;
 mod publish;
+mod replant;
 mod reserve;
 pub(crate) mod roots;
 mod scrub;

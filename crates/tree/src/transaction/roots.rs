@@ -13,7 +13,7 @@ use zerocopy::IntoBytes;
 /// Trees of the pool: how they come, and what the tree of roots says of each.
 #[derive(Clone, Copy, Debug)]
 pub struct Roots<'p> {
-    editor: Editor<'p>,
+    pub(super) editor: Editor<'p>,
 }
 
 impl<'p> Roots<'p> {

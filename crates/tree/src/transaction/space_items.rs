@@ -127,13 +127,15 @@ impl<'p> SpaceItems<'p> {
 
     /// Brings the free space tree up to date about one group.
     fn write_free_space(&self, group: &GroupChange) -> Result<(), TreeError> {
-        if group.delta.is_empty() && !group.is_new {
+        if group.delta.is_empty() && !group.is_new && group.recounted.is_none() {
             return Ok(());
         }
         let bounds = group.bounds;
         let _loading = self.space.lock_free_space();
         let before = read_items(self.editor.store, bounds)?;
-        let mut space = if group.is_new {
+        let mut space = if let Some(ranges) = &group.recounted {
+            FreeSpace { ranges: ranges.clone(), uses_bitmaps: false }
+        } else if group.is_new {
             // What mkfs may have left behind about a group of long ago does not count.
             let ranges = IntervalSet::of(Interval::new(bounds.start, bounds.length));
             FreeSpace { ranges, uses_bitmaps: false }

@@ -3,8 +3,9 @@
 use crate::editor::Editor;
 use crate::error::TreeError;
 use crate::root::TreeRoot;
+use crate::space::recount::{device_items, makes_free_space_tree};
 use crate::store::Store;
-use brindle_ondisk::{Logical, RootBackup, RootId, Superblock};
+use brindle_ondisk::{CompatRo, Logical, RootBackup, RootId, Superblock};
 
 /// The superblock that the settled transaction is reached by.
 pub(super) fn next_superblock(editor: &Editor<'_>) -> Result<Box<Superblock>, TreeError> {
@@ -26,6 +27,7 @@ pub(super) fn next_superblock(editor: &Editor<'_>) -> Result<Box<Superblock>, Tr
     if uuid_tree_was_current {
         next.uuid_tree_generation.set(editor.generation.get());
     }
+    record_recount(editor, &mut next)?;
     let features = *editor.changes.features.lock();
     next.incompat_flags.set((next.incompat() | features).bits());
     if let Some(label) = editor.changes.label.lock().take() {
@@ -39,6 +41,24 @@ pub(super) fn next_superblock(editor: &Editor<'_>) -> Result<Box<Superblock>, Tr
     }
     back_up_roots(store, &mut next)?;
     Ok(next)
+}
+
+/// Corrects what was counted anew when the pool was opened.
+fn record_recount(editor: &Editor<'_>, next: &mut Superblock) -> Result<(), TreeError> {
+    let recount = editor.changes.options.recount;
+    if recount.space && makes_free_space_tree(editor.store) {
+        next.compat_ro_flags.set((next.compat_ro() | CompatRo::FREE_SPACE_TREE_VALID).bits());
+    }
+    if recount.devices {
+        let (mut bytes, mut count) = (0_u64, 0);
+        for item in device_items(editor.store)? {
+            bytes = bytes.saturating_add(item.total_bytes.get());
+            count += 1;
+        }
+        next.total_bytes.set(bytes);
+        next.num_devices.set(count);
+    }
+    Ok(())
 }
 
 /// Puts the roots into the slot behind the newest one.
