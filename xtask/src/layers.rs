@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 /// Every crate, from the lowest layer to the highest; `docs/design/architecture.md` says what each is for.
-const LAYERS: [&str; 24] = [
+const LAYERS: [&str; 25] = [
     "brindle-sync",
     "brindle-interval",
     "brindle-transport",
@@ -23,6 +23,7 @@ const LAYERS: [&str; 24] = [
     "brindle-pool",
     "brindle-check",
     "brindle-care",
+    "brindle-rescue",
     "brindle-admin",
     "brindle-fuse",
     "brindle-lab",
@@ -32,7 +33,7 @@ const LAYERS: [&str; 24] = [
 ];
 
 /// Imports that the order allows and the design does not.
-const FORBIDDEN: [(&str, &str, &str); 32] = [
+const FORBIDDEN: [(&str, &str, &str); 36] = [
     ("brindle-check", "brindle-tree", "the oracle shares no code with what it examines"),
     ("brindle-check", "brindle-fs", "the oracle shares no code with what it examines"),
     ("brindle-check", "brindle-policy", "the oracle takes no decision of the engine for right"),
@@ -60,6 +61,10 @@ const FORBIDDEN: [(&str, &str, &str); 32] = [
     ("brindle-fuse", "brindle-volume", "a mount knows files, and nothing under them"),
     ("brindle-fuse", "brindle-tree", "a mount knows files, and nothing under them"),
     ("brindle-fuse", "brindle-check", "the oracle is for pools that nothing writes"),
+    ("brindle-care", "brindle-check", "the oracle judges what care writes, and takes no part in it"),
+    ("brindle-rescue", "brindle-fs", "what is repaired is trees and superblocks; files are what they hold"),
+    ("brindle-rescue", "brindle-uapi", "an engine doesn't know how a mount is asked"),
+    ("brindle-fuse", "brindle-rescue", "a pool that is mounted is not repaired"),
     ("brindle-lab", "brindle-ondisk", "a disk knows nothing of btrfs"),
     ("brindle-lab", "brindle-volume", "a disk knows nothing of btrfs"),
     ("brindle-lab", "brindle-tree", "a disk knows nothing of btrfs"),
