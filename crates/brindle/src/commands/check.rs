@@ -1,11 +1,13 @@
 //! `brindle check`: whether a pool is sound.
 
 mod files;
+mod repair;
 
 use crate::cli::JsonOption;
 use crate::commands::in_use::warn_if_used;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::{open_devices, warn_of_leases, without_pool};
+use crate::commands::rescue::consent::ConsentOptions;
 use crate::format::UnitMode;
 use crate::output;
 use anyhow::{Result, bail};
@@ -24,19 +26,23 @@ EXAMPLES
   Is the pool sound?
     brindle check a.img b.img
 
+  Repair counts and free space; first see what would be written:
+    brindle check --repair --dry-run a.img b.img
+    brindle check --repair --undo /root/undo a.img b.img
+
   Is every byte of data still what was written, on every disk?
     brindle check --check-data-csum /dev/sdb /dev/sdc
 
 EXIT STATUS
-  0  nothing is wrong
+  0  nothing is wrong (any more)
   1  something is wrong, or there is no pool to examine
   2  wrong usage";
 
 /// Check a pool, and list its errors
 ///
 /// Reads every tree block, and compares all records of the same fact: chunks and device
-/// extents, extents and their backrefs, names and inodes, checksums and data. Nothing is written.
-/// The pool must not be mounted for writing meanwhile.
+/// extents, extents and their backrefs, names and inodes, checksums and data. Nothing is written
+/// without --repair. The pool must not be mounted for writing meanwhile.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct CheckCommand {
@@ -62,6 +68,14 @@ pub(crate) struct CheckCommand {
     /// root tree begins, if that of the last one doesn't
     #[arg(short, long = "options", value_name = "OPTIONS")]
     options: Vec<String>,
+    /// Repair what can be proved: counts, free space, superblock copies, the UUID tree
+    ///
+    /// The repair is made in memory and examined there, and shown with the finding that each change answers. It is written as one
+    /// transaction, behind an undo file (`brindle rescue undo`). What can't be repaired is named and left.
+    #[arg(long)]
+    repair: bool,
+    #[command(flatten)]
+    consent: ConsentOptions,
     #[command(flatten)]
     json: JsonOption,
     /// Image files or block devices: those of one pool, in any order
@@ -95,6 +109,12 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
     check.volume.rescue = options.rescue;
     check.volume.superblock_mirror = command.mirror.map(usize::from);
     let paths: Vec<&Path> = command.devices.iter().chain(&options.devices).map(PathBuf::as_path).collect();
+    if command.repair {
+        if options.degraded || options.rescue.is_any() || command.mirror.is_some() {
+            bail!("a repair takes all devices and the last commit: no -o, and no -s");
+        }
+        return repair::run(command, &check, &paths);
+    }
     let bar = Bar::new(command.progress || !command.json.json);
     let report = brindle_check::check(open_devices(&paths)?, &check, &bar).map_err(without_pool)?;
     let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();

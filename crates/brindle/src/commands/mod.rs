@@ -28,6 +28,7 @@ mod pool;
 mod property;
 mod reached;
 mod receive;
+mod rescue;
 mod restore;
 mod scrub;
 mod send;
@@ -81,6 +82,8 @@ pub(crate) enum Command {
     Send(send::SendCommand),
     Receive(receive::ReceiveCommand),
     Check(check::CheckCommand),
+    #[command(subcommand)]
+    Rescue(rescue::RescueCommand),
     Mkfs(mkfs::MkfsCommand),
     Mount(mount::MountCommand),
     Umount(umount::UmountCommand),
@@ -113,6 +116,7 @@ pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
         Command::Send(command) => send::run(&command, verbosity.quiet),
         Command::Receive(command) => receive::run(&command),
         Command::Check(command) => check::run(&command),
+        Command::Rescue(command) => rescue::run(&command),
         Command::Mkfs(command) => mkfs::run(&command, verbosity.quiet),
         Command::Mount(command) => mount::run(&command),
         Command::Umount(command) => umount::run(&command),

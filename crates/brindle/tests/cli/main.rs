@@ -28,6 +28,7 @@ mod racing;
 mod reads;
 mod receive;
 mod remount;
+mod repair;
 mod rescue;
 mod restore;
 mod scrub;

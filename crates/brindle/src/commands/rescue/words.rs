@@ -1,0 +1,69 @@
+//! Treatments that need no more than devices.
+
+use super::consent::{ConsentOptions, Ward};
+use crate::cli::JsonOption;
+use crate::output;
+use anyhow::Result;
+use brindle_rescue::superblocks::{super_recover, zero_log};
+use brindle_rescue::trees::{SpaceCache, clear_space_cache, clear_uuid_tree, fix_device_size};
+use clap::Args;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Arguments of a treatment.
+#[derive(Args, Debug)]
+pub(crate) struct TreatmentCommand {
+    #[command(flatten)]
+    consent: ConsentOptions,
+    #[command(flatten)]
+    json: JsonOption,
+    /// All devices of the pool
+    #[arg(required = true, value_name = "DEVICE")]
+    devices: Vec<PathBuf>,
+}
+
+/// A treatment.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Treatment {
+    ZeroLog,
+    SuperRecover,
+    FixDeviceSize,
+    ClearSpaceCache(SpaceCache),
+    ClearUuidTree,
+}
+
+/// Runs it.
+pub(super) fn run(command: &TreatmentCommand, treatment: Treatment) -> Result<ExitCode> {
+    let paths: Vec<&Path> = command.devices.iter().map(PathBuf::as_path).collect();
+    let ward = Ward::open(&paths, &command.consent)?;
+    let steps = match treatment {
+        Treatment::ZeroLog => zero_log(&ward.patient),
+        Treatment::SuperRecover => super_recover(&ward.patient),
+        Treatment::FixDeviceSize => fix_device_size(&ward.patient),
+        Treatment::ClearSpaceCache(version) => clear_space_cache(&ward.patient, version),
+        Treatment::ClearUuidTree => clear_uuid_tree(&ward.patient),
+    }?;
+    if steps.is_empty() {
+        // A transaction without a reason is not written.
+        return say(command, &ward, &steps, &super::consent::Outcome::Nothing);
+    }
+    let outcome = ward.settle(&steps, &command.consent, command.json.json)?;
+    say(command, &ward, &steps, &outcome)
+}
+
+fn say(
+    command: &TreatmentCommand,
+    ward: &Ward,
+    steps: &[brindle_rescue::Step],
+    outcome: &super::consent::Outcome,
+) -> Result<ExitCode> {
+    if command.json.json {
+        output::print_json(&ward.as_json(steps, &[], outcome))?;
+    } else {
+        let mut out = output::stdout();
+        writeln!(out, "{}", ward.in_words(outcome))?;
+        out.flush()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
