@@ -8,7 +8,7 @@
 
 use brindle_transport::{
     Channel, DeviceWaits, DirectoryOperation, Effects, Entry, Features, FileOperation, InodeOperation, Listed,
-    Operation, Pace, Request, Server, Session, Wishes,
+    Operation, Pace, Request, RingUse, Server, Session, Wishes,
 };
 use libfuzzer_sys::fuzz_target;
 use std::io::{IoSlice, Write};
@@ -94,7 +94,7 @@ fn kernel() -> &'static UnixDatagram {
         init[4..8].copy_from_slice(&45u32.to_ne_bytes());
         init[12..20].fill(0xff);
         send(&kernel, INIT, 1, &init, 0);
-        let wishes = Wishes { features: Features::all(), request_bytes: REQUEST_BYTES, background: 16 };
+        let wishes = Wishes { features: Features::all(), request_bytes: REQUEST_BYTES, background: 16, rings: RingUse::Off };
         let (channel, _) = Channel::open(OwnedFd::from(server), &wishes).expect("they agree");
         kernel.recv(&mut [0; 4096]).expect("an answer");
         std::mem::forget(Session::start(&Arc::new(channel), &Arc::new(Reader), 1).expect("a thread"));

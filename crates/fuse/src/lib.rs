@@ -33,5 +33,6 @@ mod recent_writes;
 mod refusals;
 
 pub use brindle_fs::AtimeMode;
+pub use brindle_transport::RingUse;
 pub use mount::{MountError, MountHandle, UnmountHandle, mount, mount_further};
 pub use options::{MountOptions, Synchronous};

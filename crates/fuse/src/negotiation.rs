@@ -6,7 +6,7 @@
 //! immutable files, and an opening of such a file to write it is to be refused then, not when the dirty pages are
 //! written back; and a directory that is open has a listing with a bound, and outlives its name.
 
-use brindle_transport::{Agreement, Features, Wishes};
+use brindle_transport::{Agreement, Features, RingUse, Wishes};
 
 /// The largest request, in bytes; the kernel's own limit (`fs.fuse.max_pages_limit`) is the same by default.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
@@ -48,10 +48,10 @@ pub(crate) struct OpensAlone {
 }
 
 /// Features and limits of a mount. Owners are mapped where the kernel checks permissions: it knows the map, and we don't.
-pub(crate) fn wishes(is_writable: bool, checks_permissions: bool) -> Wishes {
+pub(crate) fn wishes(is_writable: bool, checks_permissions: bool, rings: RingUse) -> Wishes {
     let idmap = if checks_permissions { Features::ALLOW_IDMAP } else { Features::empty() };
     let features = ALWAYS | idmap | if is_writable { WRITABLE } else { READ_ONLY };
-    Wishes { features, request_bytes: REQUEST_BYTES_MAX, background: BACKGROUND_MAX }
+    Wishes { features, request_bytes: REQUEST_BYTES_MAX, background: BACKGROUND_MAX, rings }
 }
 
 impl OpensAlone {

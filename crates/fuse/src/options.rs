@@ -2,6 +2,7 @@
 
 use brindle_fs::{AtimeMode, DestageSettings};
 use brindle_policy::defragment::idle::AutoDefragment;
+use brindle_transport::RingUse;
 use rustix::mount::MountFlags;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -54,6 +55,8 @@ pub struct MountOptions {
     pub synchronous: Synchronous,
     /// Number of requests that are worked on at once. More than there are processors, for a read may wait for a disk.
     pub threads: usize,
+    /// Use of FUSE over `io_uring` (`io_uring`).
+    pub rings: RingUse,
 }
 
 /// Changes that are durable before the call that makes them returns.
@@ -102,6 +105,7 @@ impl Default for MountOptions {
             process_ends_with_mount: false,
             synchronous: Synchronous::default(),
             threads: THREADS_DEFAULT,
+            rings: RingUse::default(),
         }
     }
 }
@@ -139,6 +143,16 @@ impl MountOptions {
     pub fn on_block_device(self, block_device: &Path) -> Self {
         let block_device = Some(block_device.to_owned());
         Self { block_device, commit_interval: COMMIT_INTERVAL_WITH_SYNC, ..self }
+    }
+
+    /// The use of rings; `None` if it is refused. After the death of the server the end of a mount by rings takes a moment, and the
+    /// helper that unmounts it then looks at once, and only once.
+    pub(crate) fn ring_use(&self) -> Option<RingUse> {
+        match self.rings {
+            RingUse::On if self.auto_unmount => None,
+            RingUse::Auto if self.auto_unmount => Some(RingUse::Off),
+            rings => Some(rings),
+        }
     }
 
     /// The number of threads, within reason.

@@ -4,7 +4,7 @@ use crate::server::{DISK_NAME, DiskServer};
 use crate::{Disk, LabError, Model, ShownDisk, Store};
 use brindle_device::LoopDevice;
 use brindle_transport::{
-    Channel, Connection, Features, MountError, MountOptions, Session, Wishes, connect, unmount,
+    Channel, Connection, Features, MountError, MountOptions, RingUse, Session, Wishes, connect, unmount,
 };
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -122,7 +122,12 @@ pub fn show<D: ShownDisk>(disk: Arc<D>, options: &ShowOptions) -> Result<ServedD
     let server =
         Arc::new(DiskServer { disk, loop_device: OnceLock::new(), hides_blocks: AtomicBool::default() });
     let Connection { device, .. } = connect(&mountpoint, &mount_options(options))?;
-    let wishes = Wishes { features: FEATURES, request_bytes: REQUEST_BYTES, background: BACKGROUND };
+    let wishes = Wishes {
+        features: FEATURES,
+        request_bytes: REQUEST_BYTES,
+        background: BACKGROUND,
+        rings: RingUse::Off,
+    };
     let start = || {
         let (channel, _) = Channel::open(device, &wishes)?;
         Session::start(&Arc::new(channel), &server, options.threads)

@@ -2,12 +2,13 @@
 //! things as a writable mount of brindle, keeps names and attributes in maps in memory, forgets what is written and
 //! reads zeros.
 //!
-//! `null MOUNTPOINT [THREADS]`, as root; ends when it is unmounted.
+//! `null MOUNTPOINT [THREADS]`, as root; ends when it is unmounted. With `RINGS` in the environment requests come by rings.
 
 use brindle_transport::{
     AttributeChange, Attributes, Channel, DeviceWaits, DirectoryOperation, Effects, Entry, Features,
     FileOperation, FilesystemSpace, InodeOperation, Listed, MountOperation, MountOptions, NameOperation,
-    OpenAnswers, Opened, Operation, Pace, Reply, Request, Server, Session, Time, Wishes, connect, kind,
+    OpenAnswers, Opened, Operation, Pace, Reply, Request, RingUse, Server, Session, Time, Wishes, connect,
+    kind,
 };
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
@@ -389,7 +390,8 @@ fn main() -> io::Result<()> {
         | Features::DONT_MASK
         | Features::DIRECT_IO_ALLOW_MMAP
         | Features::INIT_EXT;
-    let wishes = Wishes { features, request_bytes: REQUEST_BYTES, background: 64 };
+    let rings = if std::env::var_os("RINGS").is_some() { RingUse::On } else { RingUse::Off };
+    let wishes = Wishes { features, request_bytes: REQUEST_BYTES, background: 64, rings };
     let (channel, _) = Channel::open(connection.device, &wishes)?;
     Session::start(&Arc::new(channel), &Arc::new(Null::new()), threads.unwrap_or(THREADS_DEFAULT))?.join()
 }

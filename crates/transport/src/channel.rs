@@ -5,7 +5,7 @@ use crate::wire::OutHeader;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use zerocopy::IntoBytes;
 
 /// Parts of an answer behind its header, at most.
@@ -19,13 +19,34 @@ pub struct Channel {
     pub(crate) write_bytes_max: usize,
     /// True if SETXATTR has further flags.
     pub(crate) has_long_setxattr: bool,
+    /// Number of queues of rings, if that was agreed on.
+    pub(crate) queues: Option<u16>,
+    /// True if there is to be no mount without rings.
+    pub(crate) needs_rings: bool,
     /// Requests that are being done.
     pub(crate) interrupts: Interrupts,
 }
 
 impl Channel {
     pub(crate) fn new(device: OwnedFd, write_bytes_max: usize) -> Self {
-        Self { device, write_bytes_max, has_long_setxattr: false, interrupts: Interrupts::default() }
+        let interrupts = Interrupts::default();
+        Self {
+            device,
+            write_bytes_max,
+            has_long_setxattr: false,
+            queues: None,
+            needs_rings: false,
+            interrupts,
+        }
+    }
+
+    pub(crate) fn device(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
+    }
+
+    /// Number of queues that requests come by.
+    pub fn queues(&self) -> u16 {
+        self.queues.unwrap_or(1)
     }
 
     /// Waits for the next message. `None` at the end of the mount.

@@ -7,6 +7,7 @@ use crate::operation::{
     MountOperation, NameOperation, NewNode, Operation, Request, WriteRequest,
 };
 use crate::reply::{Listing, Reply, Time, kind};
+use crate::way::Way;
 use crate::wire::{
     self, AccessIn, BatchForgetIn, CopyFileRangeIn, CreateIn, FallocateIn, ForgetIn, ForgetOne, FsyncIn,
     GetAttrIn, GetXattrIn, InHeader, InterruptIn, IoctlIn, LinkIn, LseekIn, MkdirIn, MknodIn, OpenIn, ReadIn,
@@ -86,8 +87,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Makes a message of what was read.
-pub(crate) fn decode<'a>(bytes: &'a [u8], channel: &Arc<Channel>) -> Message<'a> {
+/// Makes a message of what was read; requests are answered by the way that they came.
+pub(crate) fn decode<'a>(bytes: &'a [u8], channel: &Arc<Channel>, way: &Way) -> Message<'a> {
     let mut fields = Fields(bytes);
     let Ok(header) = fields.take::<InHeader>() else {
         return Message::Refused { unique: None, opcode: 0, error: Errno::INVAL };
@@ -109,7 +110,7 @@ pub(crate) fn decode<'a>(bytes: &'a [u8], channel: &Arc<Channel>) -> Message<'a>
             Err(error) => refused(error),
         };
     }
-    let decoder = Decoder { channel, unique: header.unique, pid: header.pid, fields };
+    let decoder = Decoder { channel, way, unique: header.unique, pid: header.pid, fields };
     match decoder.operation(header.opcode) {
         Ok(operation) => {
             let caller = Caller { uid: header.uid, gid: header.gid, pid: header.pid };
@@ -132,6 +133,7 @@ fn forgotten<'a>(header: &InHeader, mut fields: Fields<'a>) -> Result<Forgotten<
 /// Decoder of one request.
 struct Decoder<'a, 'c> {
     channel: &'c Arc<Channel>,
+    way: &'c Way,
     unique: u64,
     /// The process that waits.
     pid: u32,
@@ -142,14 +144,14 @@ impl<'a> Decoder<'a, '_> {
     fn reply<K>(&self, kind: K) -> Reply<K> {
         // The kernel tells no number of processes that are not to be seen from here.
         if self.pid != 0 {
-            self.channel.interrupts.enter(self.unique, self.pid);
+            self.channel.interrupts.enter(self.unique, self.pid, self.way);
         }
         self.unlisted_reply(kind)
     }
 
     /// A reply that no process waits for, or only the end of the mount.
     fn unlisted_reply<K>(&self, kind: K) -> Reply<K> {
-        Reply::new(self.channel, self.unique, kind)
+        Reply::new(self.channel, self.way, self.unique, kind)
     }
 
     fn take<T: FromBytes + KnownLayout + Immutable>(&mut self) -> Result<T, Errno> {
@@ -281,9 +283,11 @@ impl<'a> Decoder<'a, '_> {
                 Ok(FileOperation::Release { handle, reply: self.unlisted_reply(kind::Done) })
             }
             opcode::READ => {
-                let ReadIn { handle, offset, size, .. } = self.take()?;
+                let ReadIn { handle, offset, size, flags, .. } = self.take()?;
                 let size = self.bounded(size)?;
-                let reply = self.reply(kind::Data { bytes_max: size });
+                let is_in_place = self.is_read_ahead(size, open_flags(flags));
+                let kind = kind::Data { bytes_max: size, is_in_place };
+                let reply = if is_in_place { self.unlisted_reply(kind) } else { self.reply(kind) };
                 Ok(FileOperation::Read { handle, offset, size, reply })
             }
             opcode::WRITE => {
@@ -339,7 +343,7 @@ impl<'a> Decoder<'a, '_> {
                 Ok(InodeOperation::SetAttributes { change, reply: self.reply(kind::Attributes) })
             }
             opcode::READLINK => {
-                let reply = self.reply(kind::Data { bytes_max: TARGET_BYTES_MAX });
+                let reply = self.reply(kind::Data { bytes_max: TARGET_BYTES_MAX, is_in_place: false });
                 Ok(InodeOperation::ReadLink { reply })
             }
             opcode::GETXATTR => {
@@ -376,6 +380,12 @@ impl<'a> Decoder<'a, '_> {
             // The kernel remembers that, and asks no more: what it does without us is what it should do.
             _ => Err(Errno::NOSYS),
         }
+    }
+
+    /// Returns true for a read by a ring whose caller waits for pages, and not for the answer, so that it ends when it is killed.
+    fn is_read_ahead(&self, size: usize, flags: OFlags) -> bool {
+        const LEAST: usize = 64 << 10;
+        matches!(self.way, Way::Ring(_)) && size >= LEAST && !flags.contains(OFlags::DIRECT)
     }
 
     fn value(&mut self) -> Result<kind::Value, Errno> {

@@ -49,6 +49,8 @@ bitflags! {
         /// Mounts may map owners (`MOUNT_ATTR_IDMAP`). Refused by the kernel where it does not check permissions. Callers are
         /// [told](crate::Caller::UNTOLD) where something is made only.
         const ALLOW_IDMAP = 1 << 40;
+        /// Requests come by rings, as soon as there is one for each processor.
+        const OVER_IO_URING = 1 << 41;
     }
 
     /// Treatment of an opened file (`FOPEN_*`).

@@ -2,6 +2,7 @@
 
 use crate::channel::Channel;
 use crate::flags::Features;
+use crate::ring;
 use crate::wire::{self, InHeader, InitIn, InitOut, OutHeader, opcode};
 use rustix::io::Errno;
 use std::io;
@@ -17,6 +18,20 @@ pub struct Wishes {
     pub request_bytes: u32,
     /// Number of background requests (readahead and writeback) at once.
     pub background: u16,
+    /// Use of rings.
+    pub rings: RingUse,
+}
+
+/// Use of rings (FUSE over `io_uring`), by which requests and answers take fewer system calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RingUse {
+    /// All requests come by `/dev/fuse`.
+    #[default]
+    Off,
+    /// Rings where the host has them switched on.
+    Auto,
+    /// Rings, or no mount.
+    On,
 }
 
 /// Features that both sides have agreed on.
@@ -60,7 +75,11 @@ impl Channel {
                     wire::MINOR_MIN
                 )));
             }
-            let features = wishes.features & offer.features;
+            let rings = rings(wishes.rings, offer.features)?;
+            let mut wished = wishes.features;
+            wished.set(Features::OVER_IO_URING, rings.is_some());
+            let features = wished & offer.features;
+            (channel.queues, channel.needs_rings) = (rings, wishes.rings == RingUse::On);
             channel.send_init(header.unique, &answer(&offer, features, wishes))?;
             channel.has_long_setxattr = features.contains(Features::SETXATTR_EXT);
             return Ok((channel, Agreement { features }));
@@ -70,6 +89,32 @@ impl Channel {
     fn send_init(&self, unique: u64, answer: &InitOut) -> io::Result<()> {
         Ok(self.send(unique, 0, &[answer.as_bytes()])?)
     }
+}
+
+/// Number of queues, if there are to be rings.
+fn rings(wish: RingUse, offered: Features) -> io::Result<Option<u16>> {
+    if wish == RingUse::Off {
+        return Ok(None);
+    }
+    let queues = if offered.contains(Features::OVER_IO_URING) {
+        ring::queues()
+    } else {
+        const REASON: &str = "the kernel does not offer it (/sys/module/fuse/parameters/enable_uring)";
+        Err(io::Error::other(REASON))
+    };
+    match queues {
+        Ok(queues) => Ok(Some(queues)),
+        Err(error) if wish == RingUse::On => Err(without_rings(&error)),
+        Err(error) => {
+            tracing::debug!("{}", without_rings(&error));
+            Ok(None)
+        }
+    }
+}
+
+/// The error of a mount that can't have rings.
+pub(crate) fn without_rings(error: &io::Error) -> io::Error {
+    io::Error::other(format!("no FUSE over io_uring: {error}"))
 }
 
 /// Offer of the kernel.

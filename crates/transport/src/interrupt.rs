@@ -19,6 +19,7 @@
 //! looked at.
 
 use crate::channel::Channel;
+use crate::way::Way;
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -90,10 +91,11 @@ struct State {
     is_over: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Listed {
     unique: u64,
     pid: u32,
+    way: Way,
     stage: Stage,
 }
 
@@ -109,11 +111,12 @@ enum Stage {
 
 impl Interrupts {
     /// Lists a request that was read.
-    pub(crate) fn enter(&self, unique: u64, pid: u32) {
+    pub(crate) fn enter(&self, unique: u64, pid: u32, way: &Way) {
         let mut state = self.state();
         let early = state.early.iter().position(|early| *early == unique);
         let is_interrupted = early.is_some_and(|at| state.early.remove(at).is_some());
-        state.requests.push(Listed { unique, pid, stage: Stage::Waiting { is_interrupted } });
+        let stage = Stage::Waiting { is_interrupted };
+        state.requests.push(Listed { unique, pid, way: way.clone(), stage });
         if is_interrupted {
             self.wake(state);
         }
@@ -176,12 +179,12 @@ impl Interrupts {
     }
 
     /// Takes the requests of killed callers, and calls `answer` for each, until the [end](Self::end).
-    pub(crate) fn watch(&self, is_killed: impl Fn(u32) -> bool, answer: impl Fn(u64)) {
+    pub(crate) fn watch(&self, is_killed: impl Fn(u32) -> bool, answer: impl Fn(&Way, u64)) {
         loop {
             let Some(interrupted) = self.next() else { return };
-            for Listed { unique, pid, .. } in interrupted {
-                if is_killed(pid) && self.take(unique) {
-                    answer(unique);
+            for Listed { unique, pid, way, .. } in interrupted {
+                if is_killed(pid) && way.can_be_left() && self.take(unique) {
+                    answer(&way, unique);
                 }
             }
         }
@@ -199,7 +202,7 @@ impl Interrupts {
         let sleep = self.changed.wait_while(state, |state| !state.is_over && !state.has_interrupted());
         let mut state = sleep.unwrap_or_else(PoisonError::into_inner);
         state.has_news = false;
-        let interrupted = state.requests.iter().filter(|listed| listed.is_interrupted()).copied().collect();
+        let interrupted = state.requests.iter().filter(|listed| listed.is_interrupted()).cloned().collect();
         (!state.is_over).then_some(interrupted)
     }
 
@@ -254,7 +257,7 @@ impl Listed {
 impl Channel {
     /// Tells the callers of requests that were killed, until the mount ends.
     pub(crate) fn watch_callers(&self, is_killed: impl Fn(u32) -> bool) {
-        self.interrupts.watch(is_killed, |unique| self.answer(unique, Err(Errno::INTR)));
+        self.interrupts.watch(is_killed, |way, unique| way.interrupt(self, unique));
     }
 
     /// Takes note that the caller of a request has a signal.
@@ -289,8 +292,8 @@ mod tests {
     #[test]
     fn a_request_is_taken_or_begins_and_never_both() {
         let interrupts = Interrupts::default();
-        interrupts.enter(2, 7);
-        interrupts.enter(4, 7);
+        interrupts.enter(2, 7, &Way::Device);
+        interrupts.enter(4, 7, &Way::Device);
         assert!(interrupts.begin(2));
         assert!(!interrupts.take(2), "it has begun");
         assert!(interrupts.take(4));
@@ -309,9 +312,9 @@ mod tests {
             assert_eq!(interrupts.interrupt(unique), None);
         }
         assert_eq!(interrupts.interrupt(last + 2), Some(2), "the oldest is given back");
-        interrupts.enter(2, 7);
+        interrupts.enter(2, 7, &Way::Device);
         assert!(!interrupts.state().has_interrupted());
-        interrupts.enter(last, 7);
+        interrupts.enter(last, 7, &Way::Device);
         assert_eq!(interrupts.next().expect("it goes on").len(), 1);
         assert_eq!(interrupts.state().early.len(), EARLY_MAX - 1);
     }

@@ -13,6 +13,8 @@
 //! A caller that is killed while it waits is told EINTR, unless something was changed for it (`interrupt`).
 //! `turns` chooses the thread that waits for the next request. [`Notifier`] tells the kernel what to forget.
 //!
+//! Where that was agreed on, requests come by rings instead (`ring`), to the same decoder.
+//!
 //! Messages are trusted as little as bytes on a disk: a message that is too short, or a name without an end, is refused
 //! with EINVAL and a line in the log; operations that are not in [`Operation`] are answered with ENOSYS, which the
 //! kernel remembers. The layout is that of the kernel's public header `linux/fuse.h` (protocol 7.31 to 7.45), in the
@@ -27,13 +29,15 @@ mod mount;
 mod notify;
 mod operation;
 mod reply;
+mod ring;
 mod session;
 mod turns;
+mod way;
 mod wire;
 
 pub use channel::Channel;
 pub use flags::{Features, OpenAnswers, WriteKind};
-pub use handshake::{Agreement, Wishes};
+pub use handshake::{Agreement, RingUse, Wishes};
 pub use interrupt::{Effects, Waiter};
 pub use mount::{
     Connection, DetachedMount, Guard, MountError, MountOptions, connect, connect_on, join, unmount,

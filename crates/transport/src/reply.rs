@@ -3,11 +3,13 @@
 use crate::channel::Channel;
 use crate::flags::OpenAnswers;
 use crate::interrupt::Waiter;
+use crate::way::Way;
 use crate::wire::{
     Attr, AttrOut, CopyOut, Dirent, EntryOut, IoctlOut, LseekOut, OpenOut, SizeOut, StatfsOut, StatxOut,
     StatxTime, WriteOut,
 };
 use rustix::io::Errno;
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::{FromBytes, IntoBytes};
@@ -36,6 +38,8 @@ pub mod kind {
     #[derive(Debug)]
     pub struct Data {
         pub(crate) bytes_max: usize,
+        /// The caller is not told EINTR, so that the answer may be made where the kernel fetches it.
+        pub(crate) is_in_place: bool,
     }
     /// A number of bytes written.
     #[derive(Debug)]
@@ -75,11 +79,17 @@ pub mod kind {
     }
 }
 
+thread_local! {
+    /// Buffer of answers that are filled: as large as the largest request, and kept, for fresh memory costs more than the copy.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
 /// The reply that a request waits for. Can be sent by any thread. Dropped without an answer, it answers with EIO.
 #[derive(Debug)]
 #[must_use = "a process waits for it"]
 pub struct Reply<K> {
     channel: Arc<Channel>,
+    way: Way,
     unique: u64,
     kind: K,
     is_answered: bool,
@@ -212,8 +222,8 @@ impl Listing {
 }
 
 impl<K> Reply<K> {
-    pub(crate) fn new(channel: &Arc<Channel>, unique: u64, kind: K) -> Self {
-        Self { channel: Arc::clone(channel), unique, kind, is_answered: false }
+    pub(crate) fn new(channel: &Arc<Channel>, way: &Way, unique: u64, kind: K) -> Self {
+        Self { channel: Arc::clone(channel), way: way.clone(), unique, kind, is_answered: false }
     }
 
     /// Answers with an error.
@@ -258,7 +268,7 @@ impl<K> Reply<K> {
         self.is_answered = true;
         let is_awaited = self.channel.interrupts.leave(self.unique);
         if is_awaited {
-            self.channel.answer(self.unique, answer);
+            self.way.answer(&self.channel, self.unique, answer);
         }
         is_awaited
     }
@@ -271,7 +281,7 @@ impl<K> Reply<K> {
 impl<K> Drop for Reply<K> {
     fn drop(&mut self) {
         if !self.is_answered && self.channel.interrupts.leave(self.unique) {
-            self.channel.answer(self.unique, Err(Errno::IO));
+            self.way.answer(&self.channel, self.unique, Err(Errno::IO));
         }
     }
 }
@@ -325,6 +335,26 @@ impl Reply<kind::Data> {
     pub fn data(self, data: &[u8]) {
         let length = data.len().min(self.kind.bytes_max);
         self.ok(&[&data[..length]]);
+    }
+
+    /// Answers with as many bytes as `fill` returns, of a buffer of the size that was asked for. Where the kernel fetches the answer
+    /// from memory that it shares with us, that is the buffer, and the bytes are not copied.
+    pub fn fill(mut self, fill: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) {
+        let size = self.kind.bytes_max;
+        if self.kind.is_in_place
+            && let Some(mut lent) = self.way.lend()
+        {
+            let filled = fill(lent.payload(size));
+            self.is_answered = true;
+            lent.answer(self.unique, filled.map(|length| length.min(size)));
+            return;
+        }
+        BUFFER.with_borrow_mut(|buffer| {
+            if buffer.len() < size {
+                buffer.resize(size, 0);
+            }
+            self.settle(fill(&mut buffer[..size]), |reply, length| reply.data(&buffer[..length]));
+        });
     }
 }
 

@@ -2,11 +2,13 @@
 
 use crate::channel::Channel;
 use crate::decode::{Message, decode};
-use crate::handshake::buffer_bytes;
+use crate::handshake::{buffer_bytes, without_rings};
 use crate::interrupt::{Effects, is_killed};
 use crate::notify::Notifier;
 use crate::operation::Request;
+use crate::ring::{self, RingThreads};
 use crate::turns::{DeviceWaits, Pace, Turns, Worker};
+use crate::way::Way;
 use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;
@@ -45,6 +47,7 @@ pub trait Server: Send + Sync + 'static {
 #[must_use = "the threads go on, and their errors are lost"]
 pub struct Session {
     threads: Vec<JoinHandle<io::Result<()>>>,
+    rings: Option<RingThreads>,
 }
 
 impl Session {
@@ -63,6 +66,8 @@ impl Session {
         threads: usize,
         is_killed: impl Fn(u32) -> bool + Send + 'static,
     ) -> io::Result<Self> {
+        // Before any thread could take a request: the kernel holds them back.
+        let rings = Self::start_rings(channel, server, threads)?;
         let turns = Arc::new(Turns::new(Arc::clone(channel), server.looks_out())?);
         let watched = Arc::clone(channel);
         std::thread::Builder::new()
@@ -73,7 +78,31 @@ impl Session {
             let thread = std::thread::Builder::new().name(format!("request {number}"));
             thread.spawn(move || work(&channel, &*server, turns.enter()))
         };
-        Ok(Self { threads: (0..threads.max(1)).map(start).collect::<io::Result<_>>()? })
+        Ok(Self { threads: (0..threads.max(1)).map(start).collect::<io::Result<_>>()?, rings })
+    }
+
+    fn start_rings<S: Server>(
+        channel: &Arc<Channel>,
+        server: &Arc<S>,
+        threads: usize,
+    ) -> io::Result<Option<RingThreads>> {
+        let Some(queues) = channel.queues else { return Ok(None) };
+        match ring::start(channel, server, queues, threads) {
+            Ok(rings) => {
+                tracing::debug!("requests come by io_uring, in {queues} queues");
+                Ok(Some(rings))
+            }
+            Err(error) if channel.needs_rings => Err(without_rings(&error)),
+            Err(error) => {
+                tracing::debug!("{}", without_rings(&error));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Returns true if requests come by rings.
+    pub fn has_rings(&self) -> bool {
+        self.rings.is_some()
     }
 
     /// Waits for the end of the mount.
@@ -81,8 +110,9 @@ impl Session {
     /// # Errors
     /// The first error of a thread; a panic is one.
     pub fn join(self) -> io::Result<()> {
-        let ends = self.threads.into_iter().map(|thread| {
-            thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread that serves the mount panicked")))
+        let rings = self.rings.into_iter().flat_map(RingThreads::join);
+        let ends = self.threads.into_iter().map(JoinHandle::join).chain(rings).map(|end| {
+            end.unwrap_or_else(|_| Err(io::Error::other("a thread that serves the mount panicked")))
         });
         // All of them, before any error is told.
         ends.collect::<Vec<_>>().into_iter().collect()
@@ -97,14 +127,14 @@ impl Channel {
 }
 
 /// The kernel numbers no request so.
-const NO_REQUEST: u64 = 0;
+pub(crate) const NO_REQUEST: u64 = 0;
 
 fn work<S: Server>(channel: &Arc<Channel>, server: &S, mut worker: Worker) -> io::Result<()> {
     let effects = Effects::new(Arc::clone(channel));
     server.enter_thread(worker.device_waits(), effects.clone());
     let mut buffer = vec![0; buffer_bytes(channel.write_bytes_max)];
     while let Some(message) = channel.receive(&mut buffer)? {
-        match decode(message, channel) {
+        match decode(message, channel, &Way::Device) {
             Message::Request(request, unique) => {
                 let _turn = worker.begin(server.pace(&request));
                 effects.of_request(unique);

@@ -68,12 +68,19 @@ pub(crate) struct Turn<'w>(&'w Shared);
 
 /// Told by a thread of a mount that it is about to wait for a device.
 #[derive(Clone, Debug)]
-pub struct DeviceWaits(Arc<Shared>);
+pub struct DeviceWaits(Option<Arc<Shared>>);
 
 impl DeviceWaits {
     /// The calling thread, which does a request, is about to wait for a device.
     pub fn begin(&self) {
-        self.0.device_is_waited_for();
+        if let Some(shared) = &self.0 {
+            shared.device_is_waited_for();
+        }
+    }
+
+    /// For a thread that keeps no requests waiting.
+    pub(crate) fn without_turns() -> Self {
+        Self(None)
     }
 }
 
@@ -144,7 +151,7 @@ impl Worker {
 
     /// For the server, to tell of waits for devices.
     pub(crate) fn device_waits(&self) -> DeviceWaits {
-        DeviceWaits(Arc::clone(&self.shared))
+        DeviceWaits(Some(Arc::clone(&self.shared)))
     }
 }
 

@@ -55,6 +55,12 @@ pub(crate) mod opcode {
     pub(crate) const COPY_FILE_RANGE_64: u32 = 53;
 }
 
+/// Commands of rings (`enum fuse_uring_cmd`).
+pub(crate) mod ring_command {
+    pub(crate) const REGISTER: u32 = 1;
+    pub(crate) const COMMIT_AND_FETCH: u32 = 2;
+}
+
 /// Codes of notifications (`enum fuse_notify_code`).
 pub(crate) mod notification {
     pub(crate) const INVALIDATE_INODE: i32 = 2;
@@ -94,6 +100,14 @@ structures! {
         map_alignment: u16, more_flags: u32, stack_depth_max: u32, request_timeout: u16, padding: u16,
         unused: [u32; 5],
     }
+    /// Headers of a ring's entry (`fuse_uring_req_header`): those of the request, or of its answer; the part that belongs to
+    /// the operation; and what is said of the rest.
+    RingHead: 288 {
+        in_out: [u64; 16], operation: [u64; 16], flags: u64, commit: u64, payload_bytes: u32, padding: u32,
+        reserved: u64,
+    }
+    /// Command of a submission (`fuse_uring_cmd_req`).
+    RingCommand: 24 { flags: u64, commit: u64, queue: u16, padding: [u8; 6] }
     ForgetIn: 8 { lookups: u64 }
     InterruptIn: 8 { unique: u64 }
     BatchForgetIn: 8 { count: u32, padding: u32 }

@@ -10,19 +10,12 @@ use brindle_transport::{
 };
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// `lseek`'s numbers.
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
-
-thread_local! {
-    /// Buffer that a request reads into: as large as the largest request, and kept, for fresh memory costs more than
-    /// the copy.
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
 
 /// A small write is a copy in memory, as a rule.
 pub(super) fn pace_of_write(write: &WriteRequest<'_>) -> Pace {
@@ -49,9 +42,9 @@ impl Adapter {
                 operations.close(handle);
                 reply.done();
             }
-            FileOperation::Read { handle, offset, size, reply } => {
+            FileOperation::Read { handle, offset, reply, .. } => {
                 read_for(caller.pid);
-                self.read((node, handle), offset, size, reply);
+                self.read((node, handle), offset, reply);
             }
             FileOperation::Write { write, reply } => self.write(caller, node, &write, reply),
             FileOperation::Sync { handle, reply, .. } => {
@@ -99,14 +92,8 @@ impl Adapter {
         Ok(Opened { handle, answers: open_answers(flags, is_past_cache) })
     }
 
-    fn read(&self, (node, handle): (u64, u64), offset: u64, size: usize, reply: Reply<kind::Data>) {
-        BUFFER.with_borrow_mut(|buffer| {
-            if buffer.len() < size {
-                buffer.resize(size, 0);
-            }
-            let read = self.operations.read(node, handle, offset, &mut buffer[..size]);
-            reply.settle(read, |reply, length| reply.data(&buffer[..length]));
-        });
+    fn read(&self, (node, handle): (u64, u64), offset: u64, reply: Reply<kind::Data>) {
+        reply.fill(|buffer| self.operations.read(node, handle, offset, buffer));
     }
 
     fn seek(&self, (node, handle): (u64, u64), offset: u64, whence: u32, reply: Reply<kind::Offset>) {

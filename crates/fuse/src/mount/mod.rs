@@ -22,6 +22,7 @@ use brindle_transport::{Channel, Connection, Guard, Session, connect, connect_on
 use mount_id::MountId;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -109,8 +110,10 @@ fn serve(
     options: &MountOptions,
 ) -> std::io::Result<Served> {
     let operations = Arc::new(Operations::new(Arc::clone(filesystem), options));
-    let (channel, agreement) =
-        Channel::open(device, &wishes(operations.is_written(), options.default_permissions))?;
+    let refusal = || std::io::Error::other("io_uring=on and auto_unmount don't go together");
+    let rings = options.ring_use().ok_or_else(refusal)?;
+    let wishes = wishes(operations.is_written(), options.default_permissions, rings);
+    let (channel, agreement) = Channel::open(device, &wishes)?;
     let channel = Arc::new(channel);
     operations.set_kernel_cache(Box::new(NotifiedKernel(channel.notifier())));
     let upkeep = || {
@@ -233,14 +236,30 @@ impl Place {
     fn unmount(&self, how: UnmountFlags) -> Result<(), MountError> {
         for at in self.all().iter().rev() {
             if how.is_empty() {
-                // The kernel does not wait for the answers to closings of files, and drops those that are not taken yet. They
-                // are before this question in the queue.
-                rustix::fs::statfs(at).ok();
+                self.take_closings(at);
             }
             brindle_transport::unmount(at, how)?;
         }
         drop(self.guard.lock().unwrap_or_else(PoisonError::into_inner).take());
         Ok(())
+    }
+
+    /// Has the closings of files taken. The kernel does not wait for their answers, and drops those that are not taken yet. They
+    /// are before this question in the queue; and rings have a queue for each processor.
+    fn take_closings(&self, at: &Path) {
+        let queues = self.channel.queues();
+        let allowed = (queues > 1).then(|| sched_getaffinity(None).ok()).flatten();
+        if let Some(allowed) = allowed {
+            for queue in (0..usize::from(queues)).filter(|queue| allowed.is_set(*queue)) {
+                let mut one = CpuSet::new();
+                one.set(queue);
+                sched_setaffinity(None, &one).ok();
+                rustix::fs::statfs(at).ok();
+            }
+            sched_setaffinity(None, &allowed).ok();
+        } else {
+            rustix::fs::statfs(at).ok();
+        }
     }
 
     /// The places where the filesystem is mounted. The number of a filesystem that is gone is given to the next one, wherever

@@ -9,6 +9,7 @@ mod limits;
 mod nameless;
 mod reading;
 mod replacing;
+mod rings;
 mod space;
 mod subvolumes;
 mod support;

@@ -2,7 +2,7 @@
 
 use brindle_device::{Device, FileDevice, WritableDevice};
 use brindle_fs::{Filesystem, OpenOptions, RootId, SubvolumeChoice, WriteOptions};
-use brindle_fuse::{MountHandle, MountOptions};
+use brindle_fuse::{MountHandle, MountOptions, RingUse};
 use brindle_sim::FaultyDevice;
 use brindle_testing::manifest::Manifest;
 use brindle_testing::referee::btrfs_check;
@@ -85,7 +85,15 @@ pub(crate) fn mount_on(image: &Path, at: &Path, options: &MountOptions) -> Mount
 pub(crate) fn mount_devices(devices: Vec<Arc<dyn Device>>, at: &Path, options: &MountOptions) -> MountHandle {
     let open = OpenOptions { subvolume: SubvolumeChoice::Id(RootId::new(5)), ..OpenOptions::default() };
     let filesystem = Arc::new(Filesystem::open(devices, &open).expect("filesystem"));
-    brindle_fuse::mount(filesystem, at, options).expect("mount")
+    mount(filesystem, at, options)
+}
+
+/// Mounts by rings where the test, or `BRINDLE_TEST_IO_URING=on`, asks for that, and by `/dev/fuse` otherwise.
+fn mount(filesystem: Arc<Filesystem>, at: &Path, options: &MountOptions) -> MountHandle {
+    let is_on = std::env::var_os("BRINDLE_TEST_IO_URING").is_some_and(|value| value == "on");
+    let rings = if is_on || options.rings == RingUse::On { RingUse::On } else { RingUse::Off };
+    let options = MountOptions { rings, ..options.clone() };
+    brindle_fuse::mount(filesystem, at, &options).expect("mount")
 }
 
 /// A pool of our own writing: an image that mkfs.btrfs made, mounted by us.
@@ -192,7 +200,7 @@ fn mount_writable(
 ) -> MountHandle {
     let open = OpenOptions { subvolume: SubvolumeChoice::Id(RootId::new(5)), ..OpenOptions::default() };
     let filesystem = Filesystem::open_writable(vec![device], &open, write).expect("filesystem");
-    brindle_fuse::mount(Arc::new(filesystem), at, options).expect("mount")
+    mount(Arc::new(filesystem), at, options)
 }
 
 /// A mount of the kernel, until dropped.

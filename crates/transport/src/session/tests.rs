@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::flags::{Features, WriteKind};
-use crate::handshake::Wishes;
+use crate::handshake::{RingUse, Wishes};
 use crate::interrupt::EARLY_MAX;
 use crate::operation::MountOperation;
 use crate::operation::{FileOperation, InodeOperation, NameOperation, Operation};
@@ -14,7 +14,8 @@ use std::os::fd::OwnedFd;
 use std::sync::{Condvar, Mutex};
 use zerocopy::{FromBytes, IntoBytes};
 
-const WISHES: Wishes = Wishes { features: Features::all(), request_bytes: 1 << 16, background: 16 };
+const WISHES: Wishes =
+    Wishes { features: Features::all(), request_bytes: 1 << 16, background: 16, rings: RingUse::Off };
 
 /// The kernel's side of a connection.
 struct Kernel(OwnedFd);
@@ -102,7 +103,7 @@ fn serve(threads: usize) -> (Kernel, Arc<Recorder>, Session) {
     let (kernel, server) = Kernel::new();
     kernel.offer(wire::MAJOR, wire::MINOR);
     let (channel, agreement) = Channel::open(server, &WISHES).expect("they agree");
-    assert_eq!(agreement.features, Features::all());
+    assert_eq!(agreement.features, Features::all() - Features::OVER_IO_URING);
     let (_, body) = kernel.receive();
     let (answer, _) = InitOut::read_from_prefix(&body).expect("an answer");
     assert_eq!((answer.minor, answer.pages_max, answer.write_bytes_max), (wire::MINOR, 16, 1 << 16));

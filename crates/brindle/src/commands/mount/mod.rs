@@ -239,6 +239,7 @@ fn fuse_options(command: &MountCommand, options: &MountOptions) -> brindle_fuse:
         process_ends_with_mount: true,
         synchronous: options.synchronous(),
         threads: command.threads.map_or(defaults.threads, usize::from),
+        rings: options.mount.rings,
         ..defaults
     }
 }

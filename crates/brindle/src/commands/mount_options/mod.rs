@@ -18,7 +18,7 @@ pub(crate) use write::WriteChoices;
 use crate::commands::usage::OrWrongUsage;
 use anyhow::{Result, bail};
 use brindle_fs::{DestageSettings, LeaseMode, SubvolumeChoice};
-use brindle_fuse::Synchronous;
+use brindle_fuse::{RingUse, Synchronous};
 use brindle_ondisk::RootId;
 use brindle_policy::defragment::idle::AutoDefragment;
 use brindle_volume::Rescue;
@@ -83,6 +83,8 @@ pub(crate) struct MountChoices {
     pub(crate) on_block_device: Option<bool>,
     /// The mount goes away when its server dies (`auto_unmount`).
     pub(crate) auto_unmount: bool,
+    /// Use of FUSE over `io_uring` (`io_uring=`).
+    pub(crate) rings: RingUse,
     /// Every change is durable before the call returns (`sync`).
     pub(crate) sync: bool,
     /// Every change of a name is (`dirsync`).
@@ -142,7 +144,7 @@ impl MountOptions {
         of_pool == (&plain.write, &plain.read_policy, self.metadata_bytes, false, plain.lease)
             && (mount.commit_interval, mount.sync, mount.sync_names) == (None, false, false)
             && mount.auto_defragment == plain.mount.auto_defragment
-            && mount.destage == plain.mount.destage
+            && (mount.destage, mount.rings) == (plain.mount.destage, plain.mount.rings)
     }
 
     /// Returns true if the mount is to be read-only.

@@ -4,6 +4,7 @@ use self::Kind::{OfMount, OfPool, Refused};
 use super::{LeaseChoice, MountOptions, value};
 use anyhow::{Context, Result, bail};
 use brindle_fs::{AtimeMode, LeaseMode, PlacementMode};
+use brindle_fuse::RingUse;
 use brindle_policy::defragment::idle::AutoDefragment;
 use rustix::mount::MountFlags;
 
@@ -305,6 +306,22 @@ pub(super) const ROWS: &[Row] = &[
                 "always" => AutoDefragment::Always,
                 "off" => AutoDefragment::Off,
                 _ => bail!("option 'metadata_defrag={value}': it is metadata_defrag, =always or =off"),
+            };
+            Ok(())
+        },
+    ),
+    Row::valued(
+        OfMount,
+        ("io_uring", "auto|on|off"),
+        "requests come by io_uring instead of by reads of /dev/fuse (Linux 6.14 and newer, \
+         /sys/module/fuse/parameters/enable_uring): auto where the host allows it, on or there is no mount, off, the default, never; the space of a file that was just \
+         removed may come with the commit after the next then",
+        |options, value| {
+            options.mount.rings = match value {
+                "auto" => RingUse::Auto,
+                "on" => RingUse::On,
+                "off" => RingUse::Off,
+                _ => bail!("option 'io_uring={value}': it is auto, on or off"),
             };
             Ok(())
         },
