@@ -90,7 +90,7 @@ pub(crate) struct Found {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) writable: Option<Arc<dyn WritableDevice>>,
     pub(crate) superblock: Arc<Superblock>,
-    /// Contents of the place of its first superblock, if they were read.
+    /// Its first superblock, if that is whole.
     pub(crate) first: Option<Box<SuperblockBytes>>,
 }
 
@@ -264,8 +264,9 @@ fn examine(given: Given, options: &OpenOptions) -> Examined {
             continue;
         }
         let read = read_bytes(device.as_ref(), offset, writable.is_some());
+        // One that is torn, or was not read as it is, is no proof of another writer later.
         if mirror == 0 {
-            first = read.as_ref().ok().cloned();
+            first = read.as_ref().ok().filter(|bytes| parse_copy(bytes, offset).is_ok()).cloned();
         }
         match read.and_then(|bytes| parse_copy(&bytes, offset)) {
             Ok(copy) if best.as_ref().is_none_or(|best| best.generation < copy.generation) => {
