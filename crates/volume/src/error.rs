@@ -85,6 +85,27 @@ pub enum VolumeError {
         /// Given devices that are none of them.
         unused: Vec<UnusedDevice>,
     },
+    /// Two devices were each written without the other.
+    #[error(
+        "{device} (devid {devid}, generation {generation}) and {other} (devid {other_devid}, generation {other_generation}) \
+         were written apart, each without the other, and can't be used together: mount one of them alone, with -o degraded, \
+         and copy out what only that one has; then mount the other one alone, and have the first replace the missing device \
+         (`brindle device replace start -f`), which gives up what it has"
+    )]
+    Apart {
+        /// The device of the newest superblock, or of one copy of a block.
+        device: String,
+        /// Its id in the pool.
+        devid: DevId,
+        /// Its generation.
+        generation: Generation,
+        /// The other one.
+        other: String,
+        /// Its id in the pool.
+        other_devid: DevId,
+        /// Its generation.
+        other_generation: Generation,
+    },
     /// Another system holds the pool.
     #[error(
         "{holder}, holds the pool, by its lease on {device}: unmount it there, or mount it read-only here; if that host is \

@@ -1,7 +1,7 @@
 //! Logical to physical: the chunk map, RAID geometry and mirror choice. Turns a read or write of a logical
 //! range into I/O on devices, answers a bad copy from another one or rebuilds it from parity, keeps parity
 //! right, and counts what each device got wrong.
-//! Must not know: trees, transactions, files, or where chunk items are stored.
+//! Must not know: trees (but that blocks lead to blocks: [`history`]), transactions, files, or where chunk items are stored.
 //!
 //! What is known of the pool (its devices, its chunks) is one immutable snapshot, replaced as a whole when
 //! something is added: a reader takes the snapshot that there is, and no lock is held while a device works.
@@ -12,6 +12,7 @@ mod composed;
 mod device;
 mod device_set;
 mod error;
+mod history;
 mod layout;
 mod lease;
 mod lost_writes;
@@ -36,6 +37,7 @@ pub use error::{
     Attempt, AttemptFailure, MissingDevice, ReadError, SuperblockProblem, UnreadableChunk, VolumeError,
     Warning, WriteError,
 };
+pub use history::contradiction;
 pub use lease::{
     LEASE_INTERVAL, LeaseFound, LeaseHost, LeaseMode, LeaseOptions, StopReason, ThisHost, break_leases,
     check_leases, find_leases,

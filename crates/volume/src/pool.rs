@@ -6,13 +6,13 @@ use crate::layout::Layout;
 use crate::lease::Place;
 use crate::read::Choosing;
 use crate::scan::{Found, Scan, may_be_asleep};
-use crate::write::FirstSuperblock;
+use crate::write::{FirstSuperblock, absent_since};
 use crate::{MissingDevice, NotWritable, UnreadableChunk, UnusedDevice, UnusedReason, VolumeError, Warning};
 use brindle_device::{Device, WritableDevice};
 use brindle_ondisk::item::{self, DevItem, SuperblockAge};
 use brindle_ondisk::{
-    Defect, DevId, Generation, Holders, LEASE_BYTES, LEASE_OFFSET, LeaseDevice, Logical, SUPERBLOCK_OFFSETS,
-    Uuid, to_u64,
+    Defect, DevId, Generation, Holders, LEASE_BYTES, LEASE_OFFSET, LeaseDevice, Logical, NodeExpectation,
+    SUPERBLOCK_OFFSETS, Uuid, to_u64,
 };
 use std::sync::Arc;
 
@@ -110,9 +110,18 @@ impl Pool {
         device.is_asleep &= !is_incomplete;
         // One that seems to sleep is read last until its record is known.
         device.is_incomplete = is_incomplete || device.is_asleep;
-        if is_incomplete {
+        // One that was written while the pool was written without it is looked at first.
+        if is_incomplete && !self.is_suspect(index) {
             self.find_stale(index, context);
         }
+    }
+
+    /// Returns true if a device has a superblock of after the pool was first written without it, by its mark.
+    pub(crate) fn is_suspect(&self, index: usize) -> bool {
+        let device = &self.devices[index];
+        let since =
+            absent_since(device.item.generation).filter(|_| device.device.is_some() && !device.is_seed);
+        device.generation.zip(since).is_some_and(|(generation, since)| generation >= since)
     }
 
     /// Returns true if devices seem to sleep.
@@ -137,6 +146,12 @@ impl Pool {
             }
         }
         has_found
+    }
+
+    /// A device is stale that seemed to lack the newest superblock alone.
+    pub(crate) fn has_missed_commit(&mut self, index: usize, context: &MarkContext) {
+        self.devices[index].is_incomplete = true;
+        self.find_stale(index, context);
     }
 
     /// A device is stale: leaves it out, or refuses to write the pool, or gives a warning.
@@ -417,7 +432,10 @@ fn present(found: &Found) -> PoolDevice {
     let mut device = PoolDevice::missing(item.devid, item.uuid);
     device.device = Some(Arc::clone(&found.device));
     device.writable = found.writable.clone();
-    device.generation = Some(found.superblock.generation);
+    let superblock = &found.superblock;
+    device.generation = Some(superblock.generation);
+    let root = NodeExpectation::root(superblock.root, superblock.generation, superblock.root_level);
+    device.root = Some(root);
     device.first_superblock = Arc::new(FirstSuperblock::found(found.first.clone()));
     device.superblock_generation = Arc::new(found.superblock.generation.get().into());
     device.describe(item);

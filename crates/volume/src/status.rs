@@ -19,6 +19,8 @@ pub struct DeviceStatus {
     pub bytes_used: u64,
     /// True if it was not given.
     pub missing: bool,
+    /// The first generation that was written without it, by its mark; of a missing device that is not marked yet, `None`.
+    pub absent_since: Option<Generation>,
     /// True if it belongs to the seed that the pool grew from.
     pub is_seed: bool,
     /// True if it has missed transactions.

@@ -4,7 +4,7 @@ use crate::device::PoolDevice;
 use crate::lease::{self, Keeper, Lease, LeaseMode, LeaseOptions, StopReason};
 use crate::pool::{MarkContext, Needs, Pool};
 use crate::scan::{self, Given, OpenOptions, Scan, UnusedDevice};
-use crate::write::Locks;
+use crate::write::{Locks, absent_since};
 use crate::{
     ChunkStatus, DeviceStatus, NotWritable, Rescue, StripeStatus, VolumeError, Warning, WritableDeviceStatus,
     writable,
@@ -80,6 +80,7 @@ impl Volume {
     }
 
     fn of_scan(scan: Scan, options: &OpenOptions, is_writable: bool) -> Result<Self, VolumeError> {
+        scan.check_histories()?;
         let superblock = Arc::clone(&scan.superblock);
         let mut context = TreeContext::new(&superblock);
         let seeds = scan.strangers.iter().filter(|found| found.superblock.is_seeding());
@@ -91,7 +92,7 @@ impl Volume {
             let (key, chunk) = chunk.map_err(|defect| VolumeError::Chunk { start: at, defect })?;
             pool.add_chunk(Logical::new(key.offset()), &chunk)?;
         }
-        Ok(Self {
+        let volume = Self {
             opened: superblock.generation,
             superblock: RwLock::new(Rank::Superblock, superblock),
             context,
@@ -104,7 +105,9 @@ impl Volume {
             stop: StopReason::default(),
             leasing: options.lease.clone(),
             keeper: OnceLock::new(),
-        })
+        };
+        volume.check_chunk_tree()?;
+        Ok(volume)
     }
 
     /// The generation of the pool when it was opened.
@@ -220,7 +223,7 @@ impl Volume {
         })
     }
 
-    fn mark_context(&self) -> MarkContext {
+    pub(crate) fn mark_context(&self) -> MarkContext {
         let oldest = writable::generation_before(&self.superblock());
         MarkContext {
             generation: self.opened,
@@ -318,7 +321,11 @@ impl Volume {
 
     /// Checks, after the chunk tree has been read, that there is every device. Of a pool that was opened degraded: that
     /// every chunk can be read, unless the pool is only read: then there is a warning.
+    ///
+    /// # Errors
+    /// [`VolumeError::Apart`], [`VolumeError::MissingDevices`], [`VolumeError::NotWritable`].
     pub fn check_complete(&self) -> Result<(), VolumeError> {
+        self.check_histories()?;
         let needs = match (self.degraded, self.is_writable) {
             (false, _) => Needs::Devices,
             (true, true) => Needs::Contents,
@@ -368,6 +375,7 @@ impl Volume {
                 total_bytes: device.total_bytes(),
                 bytes_used: device.item.bytes_used.get(),
                 missing: device.device.is_none(),
+                absent_since: absent_since(device.item.generation),
                 is_seed: device.is_seed,
                 is_stale: device.is_stale,
                 is_asleep: device.is_asleep,

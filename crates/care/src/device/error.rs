@@ -89,10 +89,10 @@ pub enum DeviceCareError {
     },
     /// A device has been written by itself while it was away.
     #[error(
-        "{device} has been written by itself up to generation {generation}, and the pool is of generation {expected}: use \
-         device replace -f, which gives up what it has"
+        "{device} has been written by itself up to generation {generation}, and the pool is of generation {expected}: mount it \
+         alone, with -o degraded, and copy out what only it has; device replace -f gives that up, and takes it in"
     )]
-    Ahead {
+    Apart {
         /// The device.
         device: String,
         /// Generation of its superblock.

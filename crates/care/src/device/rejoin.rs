@@ -11,7 +11,7 @@ use brindle_device::WritableDevice;
 use brindle_fs::Filesystem;
 use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
 use brindle_tree::Pool;
-use brindle_volume::{CopyOptions, DeviceStatus, wipe_superblocks};
+use brindle_volume::{CopyOptions, DeviceStatus, contradiction, wipe_superblocks};
 use std::sync::Arc;
 
 /// A missing device comes back to a pool that was written without it, or goes on with that.
@@ -35,6 +35,13 @@ pub fn rejoin(
     Ok((missing.devid, carry_out(filesystem, &missing, device, options, observer)?))
 }
 
+/// Returns true if a missing device has been written without the pool: nothing else tells that what it has is not in the pool.
+fn is_apart(found: &Superblock, expected: &Superblock, missing: &DeviceStatus) -> bool {
+    found.generation > expected.generation
+        || missing.absent_since.is_some_and(|since| found.generation >= since)
+        || contradiction(expected, found).is_some()
+}
+
 /// The missing device that a device is, by its superblock or by its mark.
 fn find(pool: &Pool, device: &dyn WritableDevice) -> Result<DeviceStatus, DeviceCareError> {
     let (offset, expected) = (SUPERBLOCK_OFFSETS[0], pool.superblock());
@@ -44,9 +51,9 @@ fn find(pool: &Pool, device: &dyn WritableDevice) -> Result<DeviceStatus, Device
     for missing in pool.volume().devices().into_iter().filter(|it| it.missing && !it.is_seed) {
         match &found {
             Some(found) if found.dev_item.uuid != missing.uuid => {}
-            Some(found) if found.generation > expected.generation => {
+            Some(found) if is_apart(found, &expected, &missing) => {
                 let (device, generation) = (device.name().to_owned(), found.generation);
-                return Err(DeviceCareError::Ahead { device, generation, expected: expected.generation });
+                return Err(DeviceCareError::Apart { device, generation, expected: expected.generation });
             }
             Some(_) => return Ok(missing),
             None if has_mark(pool, &missing, device)? => return Ok(missing),

@@ -1,5 +1,6 @@
 //! Tests that need neither root nor tools.
 
+mod apart;
 mod balance;
 mod crash;
 mod device;

@@ -16,16 +16,17 @@ pub(super) fn mark_devices(editor: &Editor<'_>) -> Result<(), TreeError> {
     let volume = editor.store.volume();
     for devid in volume.devices_to_mark() {
         let key = Key::new(ObjectId::DEV_ITEMS, KeyType::DEV_ITEM, devid.get());
+        let mark = volume.mark_for(devid, editor.generation);
         editor.update(&*editor.store.tree(RootId::CHUNK_TREE)?, &key, |data| {
             if let Ok((item, _)) = DevItem::mut_from_prefix(data) {
-                item.generation = editor.generation;
+                item.generation = mark;
             }
         })?;
         tracing::warn!(
             "devid {devid} lacks what was written, and is left out from generation {} on",
             editor.generation
         );
-        volume.mark_device(devid, editor.generation);
+        volume.mark_device(devid, mark);
     }
     Ok(())
 }

@@ -28,6 +28,7 @@ pub use row::ParityRow;
 
 use crate::chunk::Chunk;
 use crate::device::count;
+use crate::layout::Way;
 use crate::pool::Pool;
 use crate::{Attempt, AttemptFailure, ReadError, Volume};
 use brindle_ondisk::{CorruptNode, Logical, NodeProblem, Physical, to_u64, to_usize};
@@ -163,6 +164,34 @@ impl Pool {
             return Err(ReadError::Request { logical, length, why: "passes the end of its chunk" });
         }
         Ok((chunk, offset))
+    }
+
+    /// The ways in which a block lies on a device as it is, all of it, each with its device; none if there is one device alone.
+    pub(crate) fn direct_places(&self, logical: Logical, length: u32) -> Vec<(usize, usize)> {
+        let Ok((chunk, offset)) = self.locate_block(logical, length.into()) else { return Vec::new() };
+        let run = chunk.layout.run_at(offset);
+        if run.length < u64::from(length) {
+            return Vec::new();
+        }
+        let direct = (0..chunk.layout.ways()).filter_map(|way| match chunk.layout.way(&run, way) {
+            Way::Direct(stripe) => Some((way, chunk.stripes[stripe].device)),
+            Way::Rebuild(_) => None,
+        });
+        let places: Vec<(usize, usize)> = direct.collect();
+        let is_mirrored = places.iter().any(|(_, device)| *device != places[0].1);
+        if is_mirrored { places } else { Vec::new() }
+    }
+
+    /// The copies of a block in those ways, as far as they can be read, each with its device; nothing is verified.
+    pub(crate) fn direct_copies(&self, logical: Logical, length: u32) -> Vec<(usize, Box<[u8]>)> {
+        let Ok((chunk, offset)) = self.locate_block(logical, length.into()) else { return Vec::new() };
+        let read = |(way, device): (usize, usize)| {
+            self.devices[device].device.as_ref()?;
+            let mut bytes = vec![0; to_usize(length.into())].into_boxed_slice();
+            let read = self.read_range(chunk, offset, way, &mut bytes);
+            read.is_ok().then_some((device, bytes))
+        };
+        self.direct_places(logical, length).into_iter().filter_map(read).collect()
     }
 
     /// Reads a block in one way. Blocks seldom straddle strips; one that does may have lost another device in

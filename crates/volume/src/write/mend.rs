@@ -13,7 +13,10 @@
 //!   on a superblock must be for its device to lack nothing (`btrfs_dev_item.generation`, the generation to be
 //!   expected of the device, of which the kernel makes use only for seeds). It must say so in the same transaction:
 //!   if a device falls behind when that is settled, the transaction gets no superblocks, and the next one, which
-//!   comes at once, holds what both have changed. The same mark is made for devices that are missing.
+//!   comes at once, holds what both have changed. For a device that is missing, the mark is
+//!   the first generation without it, with the highest bit set (`ABSENT`): no superblock comes to that. So one that
+//!   was written by itself meanwhile is no newer than its mark, whatever its generation. The mark is as old as the absence;
+//!   a replacement, or a device that rejoins, ends it.
 //! - Opening the pool leaves out a device whose superblock is older than its mark.
 //!
 //! A pool is given up if some chunk can't be read without the devices that are behind.
@@ -26,6 +29,14 @@ use crate::pool::Pool;
 use crate::{DeviceSet, Volume, WriteError};
 use brindle_ondisk::{BlockGroupType, DevId, Generation, to_usize};
 use std::sync::atomic::Ordering::Relaxed;
+
+/// Bit of a mark that stands for a missing device.
+const ABSENT: u64 = 1 << 63;
+
+/// The first generation that was written without a device, by its mark; `None` if it was there.
+pub(crate) fn absent_since(mark: Generation) -> Option<Generation> {
+    (mark.get() & ABSENT != 0).then(|| Generation::new(mark.get() & !ABSENT))
+}
 
 /// A place is written again so often, each time followed by a flush.
 const TRIES: usize = 2;
@@ -103,6 +114,14 @@ impl Volume {
             !is_member || (device.writable.is_some() && device.lost_writes.is_empty())
         };
         self.snapshot().devices.iter().all(lacks_nothing)
+    }
+
+    /// Mark of a device that lacks something from a generation on, for its item.
+    pub fn mark_for(&self, devid: DevId, generation: Generation) -> Generation {
+        let pool = self.snapshot();
+        let is_it = |device: &&PoolDevice| device.devid == devid && !device.is_intruder && !device.is_seed;
+        let is_missing = pool.devices.iter().find(is_it).is_some_and(|device| device.writable.is_none());
+        if is_missing { Generation::new(generation.get() | ABSENT) } else { generation }
     }
 
     /// A device's item says that its superblock is to be of this generation at least.

@@ -25,6 +25,7 @@ pub use durable::SuperblockCopies;
 pub(crate) use guard::{FirstSuperblock, SuperblockBytes};
 pub use known::Witness;
 pub(crate) use locks::Locks;
+pub(crate) use mend::absent_since;
 pub use retire::wipe_superblocks;
 
 use crate::chunk::Chunk;

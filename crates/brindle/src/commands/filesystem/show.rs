@@ -270,6 +270,7 @@ fn unknown_device(missing: &MissingDevice) -> DeviceStatus {
         is_asleep: false,
         is_behind: false,
         is_incomplete: false,
+        absent_since: None,
         is_rotating: false,
         hint: AllocationHint::default(),
         generation: None,

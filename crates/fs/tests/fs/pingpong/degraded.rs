@@ -133,6 +133,43 @@ fn a_mirror_that_lost_a_device_is_written_on() {
     }
 }
 
+/// Error of opening all of it, to be read.
+fn refusal(pool: &SharedPool) -> String {
+    let open = |path: &PathBuf| Arc::new(FileDevice::open(path).expect("there")) as Arc<dyn Device>;
+    let devices = pool.loops().iter().map(open).collect();
+    Filesystem::open(devices, &OpenOptions::default()).map(|_| "opened").expect_err("refused").to_string()
+}
+
+#[test]
+fn halves_that_the_kernel_wrote_apart_are_refused() {
+    if !can_make() {
+        return;
+    }
+    // The second half is committed as often, or once more.
+    for more in [0, 1] {
+        let case = Case::of(2, "raid1", "raid1");
+        let mut pool = case.make_on(SharedPool::of_size(2, DEVICE_BYTES), Maker::Progs);
+        let fs = pool.open();
+        write(&fs, b"before", 2);
+        fs.shutdown().expect("closes");
+        drop(fs);
+        for half in 0..2 {
+            pool.mount_alone(half, "degraded");
+            for commit in 0..=half * more {
+                std::fs::write(pool.mount_point().join(format!("half {half} {commit}")), b"x").expect("room");
+                try_run("sync", ["-f"], [pool.mount_point()]).expect("syncs");
+            }
+            pool.unmount();
+        }
+        let error = refusal(&pool);
+        assert!(error.contains("written apart"), "{more}: {error}");
+        let fs = open_degraded(&pool);
+        assert!(fs.lookup(fs.root(), b"half 0 0").expect("reads").is_some(), "each half is whole");
+        assert!(fs.lookup(fs.root(), b"half 1 0").expect("reads").is_none());
+        fs.shutdown().expect("closes");
+    }
+}
+
 /// Names of as many files of a MiB as are written to a pool that loses data.
 fn small_names() -> impl Iterator<Item = String> {
     (0..300).map(|number| format!("file{number}"))

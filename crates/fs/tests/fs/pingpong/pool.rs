@@ -97,8 +97,13 @@ impl SharedPool {
 
     /// Mounts the first device alone, as if the others were not there.
     pub(super) fn mount_without_others(&mut self, options: &str) {
+        self.mount_alone(0, options);
+    }
+
+    /// Mounts a device alone, as if the others were not there.
+    pub(super) fn mount_alone(&mut self, device: usize, options: &str) {
         self.forget();
-        let target = [self.loops[0].as_os_str(), self.mount_point().as_os_str()].map(OsStr::to_owned);
+        let target = [self.loops[device].as_os_str(), self.mount_point().as_os_str()].map(OsStr::to_owned);
         run("mount", ["-t", "btrfs", "-o", options], target);
         self.is_mounted = true;
     }

@@ -1,0 +1,213 @@
+//! Devices that were written apart: each half of a mirrored pool by itself, with `degraded`, and then given together.
+//!
+//! Nothing but its contents tells such a half from a device that took part in everything, and both may be of one generation. Four
+//! looks, by what every driver writes:
+//! 1. *Superblocks* ([`contradiction`]). Those of one generation lead to the same roots, and each keeps the roots of the last four
+//!    commits: two superblocks that have different roots for one generation are of different histories.
+//! 2. *Copies* ([`Volume::check_chunk_tree`], [`Volume::check_histories`]). Two halves that did the same take the same places for their roots. So the copies of a few
+//!    blocks are compared, from the roots of the chunk tree and of the root tree on: valid ones of one address and one generation
+//!    are the same bytes, or the work of two writers. The first leaf of the chunk tree has the marks of missing devices, that of
+//!    the root tree the times of the trees. The root of an older superblock is compared with what the other devices still have there.
+//! 3. *The newest roots.* A device that is one commit behind was cut off between two superblocks, and then holds all blocks of the
+//!    newest commit; one without the newest root has missed that commit, and is stale.
+//! 4. *Marks.* A device that has been written since the pool is written without it, by its mark in the chunk tree, and lacks the newest
+//!    root, was written apart. One that holds it was taken in again by a system that does not know the mark, and is stale until it
+//!    rejoins: nothing tells that it has everything.
+//!
+//! None of them takes a legal state for two histories. A crash leaves superblocks of different ages, which have recorded the same
+//! roots for the same generations; a device that slept is an ancestor; a lost write of a tree block leaves an older one, which
+//! has another generation. Not found: halves of one generation that agree in all of these blocks, and rebuilt blocks of parity, which
+//! only superblocks tell.
+
+use crate::pool::Pool;
+use crate::scan::{Found, Scan};
+use crate::{Volume, VolumeError};
+use brindle_ondisk::{Generation, Logical, Node, NodeExpectation, Superblock};
+use std::collections::VecDeque;
+
+/// Upper bound on the blocks of which copies are compared.
+const BLOCKS: usize = 16;
+
+/// Roots of a commit.
+#[derive(Clone, Copy)]
+struct Roots {
+    root: Logical,
+    /// In a backup it may be that of the next commit already.
+    chunk_root: Option<Logical>,
+}
+
+impl Roots {
+    fn may_be(&self, other: &Self) -> bool {
+        let chunk_roots = self.chunk_root.zip(other.chunk_root);
+        self.root == other.root && chunk_roots.is_none_or(|(own, other)| own == other)
+    }
+}
+
+/// Generation for which two superblocks have different roots; `None` if they may be of one history.
+pub fn contradiction(one: &Superblock, other: &Superblock) -> Option<Generation> {
+    let (theirs, own) = (recorded(other), recorded(one));
+    let differs = |generation: Generation| {
+        let of = |all: &[(Generation, Roots)]| -> Vec<Roots> {
+            all.iter().filter(|(at, _)| *at == generation).map(|(_, roots)| *roots).collect()
+        };
+        let (own, theirs) = (of(&own), of(&theirs));
+        !theirs.is_empty() && !own.iter().any(|roots| theirs.iter().any(|other| roots.may_be(other)))
+    };
+    own.iter().map(|(generation, _)| *generation).filter(|generation| differs(*generation)).min()
+}
+
+/// Roots of the last commits that a superblock has recorded, its own among them.
+fn recorded(superblock: &Superblock) -> Vec<(Generation, Roots)> {
+    let newest = superblock.generation;
+    // An entry of a later commit was made while that was under way.
+    let is_past = |at: Generation| at.get() > 0 && at < newest;
+    let backups = superblock.super_roots.iter().filter(|backup| is_past(backup.tree_root_gen));
+    let own = (newest, Roots { root: superblock.root, chunk_root: Some(superblock.chunk_root) });
+    backups
+        .map(|backup| (backup.tree_root_gen, Roots { root: backup.tree_root, chunk_root: None }))
+        .chain([own])
+        .collect()
+}
+
+impl Scan {
+    /// Checks that the superblocks of the members are of one history.
+    ///
+    /// # Errors
+    /// [`VolumeError::Apart`].
+    pub(crate) fn check_histories(&self) -> Result<(), VolumeError> {
+        let uuid = self.superblock.dev_item.uuid;
+        let newest = self.members.iter().find(|found| found.superblock.dev_item.uuid == uuid);
+        let Some(newest) = newest else { return Ok(()) };
+        let contradicts = |found: &&Found| contradiction(&newest.superblock, &found.superblock).is_some();
+        let Some(other) = self.members.iter().find(contradicts) else { return Ok(()) };
+        let describe = |found: &Found| (found.device.name().to_owned(), found.devid(), found.generation());
+        Err(apart(describe(newest), describe(other)))
+    }
+}
+
+type Named = (String, brindle_ondisk::DevId, Generation);
+
+fn apart(one: Named, other: Named) -> VolumeError {
+    let (device, devid, generation) = one;
+    let (other, other_devid, other_generation) = other;
+    VolumeError::Apart { device, devid, generation, other, other_devid, other_generation }
+}
+
+impl Volume {
+    /// Compares copies of the first blocks of the chunk tree: before it is read.
+    ///
+    /// # Errors
+    /// [`VolumeError::Apart`].
+    pub(crate) fn check_chunk_tree(&self) -> Result<(), VolumeError> {
+        let superblock = self.superblock();
+        let Superblock { chunk_root, chunk_root_generation, chunk_root_level, .. } = &*superblock;
+        self.check_tree(NodeExpectation::root(*chunk_root, *chunk_root_generation, *chunk_root_level))
+    }
+
+    /// The same of the root tree, once all chunks and devices are known. A device that is one commit behind and lacks the newest root
+    /// is stale.
+    ///
+    /// # Errors
+    /// [`VolumeError::Apart`].
+    pub(crate) fn check_histories(&self) -> Result<(), VolumeError> {
+        let superblock = self.superblock();
+        if superblock.generation != self.opened {
+            return Ok(());
+        }
+        let root = NodeExpectation::root(superblock.root, superblock.generation, superblock.root_level);
+        self.check_tree(root)?;
+        let pool = self.snapshot();
+        // Older roots: what the others still have there is of that history.
+        let older = pool.devices.iter().filter(|device| !device.is_seed).filter_map(|device| device.root);
+        for older in older.filter(|older| older.generation != root.generation) {
+            self.compare_copies(&pool, &older)?;
+        }
+        let lacking = self.without_root(&pool, &root);
+        let suspects: Vec<usize> = (0..pool.devices.len()).filter(|index| pool.is_suspect(*index)).collect();
+        let is_of_newest = |index: &usize| pool.devices[*index].generation == Some(self.opened);
+        let newest = (0..pool.devices.len()).find(|index| is_of_newest(index) && !suspects.contains(index));
+        let apart = suspects.iter().find(|index| !is_of_newest(index) && lacking.contains(index));
+        if let (Some(newest), Some(other)) = (newest, apart) {
+            return Err(apart_devices(&pool, newest, *other));
+        }
+        drop(pool);
+        if !lacking.is_empty() || !suspects.is_empty() {
+            let context = self.mark_context();
+            let stale = lacking.iter().chain(&suspects);
+            self.change(|pool| stale.for_each(|index| pool.has_missed_commit(*index, &context)));
+        }
+        Ok(())
+    }
+
+    /// Compares copies of the first blocks of a tree: on the way to its first leaf, and those that were written with their parents.
+    fn check_tree(&self, root: NodeExpectation) -> Result<(), VolumeError> {
+        if self.rescue.backup_roots {
+            return Ok(());
+        }
+        let pool = self.snapshot();
+        let mut next = VecDeque::from([root]);
+        for _ in 0..BLOCKS {
+            let Some(expected) = next.pop_front() else { break };
+            let Some(node) = self.compare_copies(&pool, &expected)? else { continue };
+            let pointers = node.key_ptrs().iter().enumerate();
+            let chosen = pointers.filter(|(slot, it)| *slot == 0 || it.generation == node.generation());
+            next.extend(chosen.map(|(_, pointer)| NodeExpectation::child(pointer, node.level())));
+        }
+        Ok(())
+    }
+
+    /// Compares the copies of a block; returns it, if there is a need to look further. What a device holds of a generation that
+    /// its superblock has not come to counts for nothing: a crash may have left it.
+    fn compare_copies(&self, pool: &Pool, expected: &NodeExpectation) -> Result<Option<Node>, VolumeError> {
+        let generation = |index: usize| pool.devices[index].generation.unwrap_or_default();
+        let mut copies = self.valid_copies(pool, expected);
+        copies.retain(|(index, copy)| copy.generation() <= generation(*index));
+        let Some(((first, node), others)) = copies.split_first() else { return Ok(None) };
+        if let Some((other, _)) = others.iter().find(|(_, copy)| copy.as_bytes() != node.as_bytes()) {
+            return Err(apart_devices(pool, *first, *other));
+        }
+        Ok((!others.is_empty()).then(|| node.clone()))
+    }
+
+    /// The copies of a block that are of its address and its generation, each with its device, where several devices have one.
+    fn valid_copies(&self, pool: &Pool, expected: &NodeExpectation) -> Vec<(usize, Node)> {
+        let expected = NodeExpectation { level: None, first_key: None, ..*expected };
+        let read = pool.direct_copies(expected.bytenr, self.tree_context().nodesize);
+        let check = |(index, bytes): (usize, Box<[u8]>)| {
+            let node = Node::check(bytes, self.tree_context(), &expected).ok()?;
+            Some((index, node))
+        };
+        read.into_iter().filter_map(check).collect()
+    }
+
+    /// Devices that are one commit behind, or newer than their mark, and lack the newest root: it has a place there, or none is known.
+    fn without_root(&self, pool: &Pool, root: &NodeExpectation) -> Vec<usize> {
+        let is_meant = |index: &usize| {
+            let device = &pool.devices[*index];
+            let is_behind_by_one = device.is_stale && !device.is_incomplete;
+            device.device.is_some() && !device.is_seed && (is_behind_by_one || pool.is_suspect(*index))
+        };
+        let mut lacking: Vec<usize> = (0..pool.devices.len()).filter(is_meant).collect();
+        if lacking.is_empty() {
+            return lacking;
+        }
+        let places = pool.direct_places(root.bytenr, self.tree_context().nodesize);
+        lacking.retain(|index| pool.is_suspect(*index) || places.iter().any(|(_, device)| device == index));
+        let copies = self.valid_copies(pool, root);
+        let is_newest = |index: usize| pool.devices[index].generation == Some(self.opened);
+        let Some((_, newest)) = copies.iter().find(|(index, _)| is_newest(*index)) else { return Vec::new() };
+        let holds = |index: &usize| {
+            copies.iter().any(|(at, copy)| at == index && copy.as_bytes() == newest.as_bytes())
+        };
+        lacking.retain(|index| !holds(index));
+        lacking
+    }
+}
+
+fn apart_devices(pool: &Pool, one: usize, other: usize) -> VolumeError {
+    let named = |index: usize| {
+        let device = &pool.devices[index];
+        (device.name(), device.devid, device.generation.unwrap_or_default())
+    };
+    apart(named(one), named(other))
+}
