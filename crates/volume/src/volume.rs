@@ -164,6 +164,14 @@ impl Volume {
         self.lease().map_or(Ok(()), Lease::renew)
     }
 
+    /// Gives up the lease, if there is one, after everything else was written: the next system that opens the pool need not
+    /// wait. Nothing can be written afterwards.
+    pub fn release_lease(&self) {
+        if let Some(lease) = self.lease() {
+            lease.release();
+        }
+    }
+
     /// The reason for which the pool is not written any more, shared by all that end it; empty until there is one.
     pub fn stop_reason(&self) -> StopReason {
         Arc::clone(&self.stop)

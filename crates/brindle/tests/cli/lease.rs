@@ -68,3 +68,29 @@ fn one_system_at_a_time_writes_a_pool_on_an_export() {
     unmount(&places[1]);
     brindle_succeeds(["check", "--check-data-csum", &device]);
 }
+
+#[test]
+fn an_unmount_gives_the_lease_up_and_a_crash_does_not() {
+    if !can_mount() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let disk = image(directory.path(), "disk", 512 << 20);
+    brindle_succeeds(["mkfs", "-q", text(&disk)]);
+    let place = directory.path().join("place");
+    std::fs::create_dir(&place).expect("room");
+    let mount = || brindle_succeeds(["-q", "mount", "-o", "lease=5", text(&disk), text(&place)]);
+    mount();
+    brindle_fails(1, ["device", "lease", text(&disk)]);
+    std::fs::write(place.join("file"), b"x").expect("it holds the pool");
+    brindle_succeeds(["umount", text(&place)]);
+    assert_eq!(brindle_prints(["device", "lease", text(&disk)]), "no system holds the devices\n");
+    // Another system need not wait either.
+    let told = elsewhere(&["device", "stats", "--reset", text(&disk)]);
+    assert!(told.status.success(), "{told:?}");
+    assert!(!String::from_utf8_lossy(&told.stderr).contains("lease"), "{told:?}");
+    mount();
+    kill_process(holder(text(&disk)), Signal::KILL).expect("it runs");
+    let _ = super::support::brindle(["umount", text(&place)]);
+    brindle_fails(1, ["device", "lease", text(&disk)]);
+}

@@ -26,6 +26,11 @@ impl Filesystem {
         self.parts.log.shutdown()
     }
 
+    /// Gives up the lease of the pool, if it has one, once everything is durable: nothing can be written afterwards.
+    pub fn release_lease(&self) {
+        self.pool().volume().release_lease();
+    }
+
     /// Makes a file durable (`fsync`): its dirty data, and what else has changed of it; everything, if that is not to be
     /// had for less than a commit. Reports an error of an earlier writeback once to each opener.
     pub fn sync_file(&self, file: &OpenFile) -> Result<(), FsError> {

@@ -41,6 +41,9 @@ impl Ending {
         if self.operations.is_written() {
             state.error = self.filesystem.shutdown().err();
         }
+        if state.error.is_none() {
+            self.filesystem.release_lease();
+        }
     }
 
     /// The error of the last commit. It is told once.

@@ -152,10 +152,10 @@ impl Lease {
         held.places.sort_by_key(|place| place.identity.devid);
     }
 
-    /// Marks it as free.
-    fn release(&self) {
-        if !self.is_lost.load(Relaxed) {
-            let mut held = self.held();
+    /// Marks it as free, durably, if it is still held; nothing can be written afterwards.
+    pub(crate) fn release(&self) {
+        let mut held = self.held();
+        if !self.is_lost.swap(true, Relaxed) {
             held.sequence += 1;
             self.free(&held);
         }
