@@ -293,3 +293,10 @@ fn log_copies(name: &str) {
 pub(crate) fn open_devices(paths: &[&Path]) -> Result<Vec<Arc<dyn Device>>> {
     paths.iter().map(|path| Ok(open_device(path)?)).collect()
 }
+
+/// The first superblock of a device, if it has one.
+pub(crate) fn first_superblock(device: &Path) -> Option<Box<Superblock>> {
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    open_device(device).ok()?.read_at(SUPERBLOCK_OFFSETS[0], &mut bytes).ok()?;
+    Superblock::parse(&bytes, SUPERBLOCK_OFFSETS[0]).ok()
+}

@@ -307,3 +307,36 @@ fn a_copy_of_an_image_is_a_pool_of_its_own() {
     unmount(&place);
     unmount(&other);
 }
+
+#[test]
+fn a_copy_of_a_member_is_not_taken_for_it_where_the_pool_is_mounted() {
+    if !can_mount() || !is_root("a mount on a block device") {
+        return;
+    }
+    let (scratch, [first, second], place) = pool();
+    brindle_succeeds(["mount", "-o", "blkdev", text(&first), text(&second), text(&place)]);
+    let copy = scratch.path().join("copy.img");
+    fs::copy(&second, &copy).expect("room");
+    let other = scratch.path().join("other");
+    fs::create_dir(&other).expect("new");
+    let said = brindle_fails(1, ["mount", "-o", "blkdev", text(&first), text(&copy), text(&other)]);
+    let expected = format!("{} is devid 2, as is {}", copy.display(), second.display());
+    assert!(said.contains(&expected) && !is_mounted(&other), "{said}");
+    brindle_succeeds(["mount", "-o", "blkdev", text(&first), text(&second), text(&other)]);
+    unmount(&other);
+    unmount(&place);
+}
+
+#[test]
+fn a_mount_tells_absolute_paths_of_devices_that_were_given_by_relative_ones() {
+    if !can_mount() {
+        return;
+    }
+    let (scratch, [first, second], place) = pool();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
+    command.args(["mount", "a.img", "b.img", text(&place)]).current_dir(scratch.path());
+    assert!(command.status().expect("runs").success());
+    let said = brindle_prints(["filesystem", "show", text(&place)]);
+    assert!(said.contains(text(&first)) && said.contains(text(&second)), "{said}");
+    unmount(&place);
+}

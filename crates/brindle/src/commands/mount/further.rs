@@ -5,10 +5,13 @@
 use super::block_device::may_be;
 use super::ending::holders;
 use crate::commands::mount_options::MountOptions;
+use crate::commands::pool::first_superblock;
 use anyhow::{Context, Result, bail};
 use brindle_admin::Mounted;
+use brindle_cache::is_no_path;
 use brindle_device::DeviceError;
 use brindle_fs::{RootId, SubvolumeChoice};
+use brindle_uapi::message::text;
 use brindle_uapi::mount_table::{self, Mount};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -22,9 +25,12 @@ const UNSEEN: Duration = Duration::from_millis(200);
 /// Interval of looking.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Mounts the pool of a device once more, if it is mounted on a block device; returns false if it is not.
+/// Mounts the pool of devices once more, if it is mounted on a block device; returns false if it is not.
+///
+/// # Errors
+/// Devices that the pool does not have where it is mounted: a copy of one, say.
 pub(super) fn mount(
-    device: &Path,
+    devices: &[&Path],
     mountpoint: &Path,
     options: &MountOptions,
     kernel: &brindle_fuse::MountOptions,
@@ -33,7 +39,10 @@ pub(super) fn mount(
     if !may_be(options) {
         return Ok(false);
     }
-    let Some((first, mounted)) = mounted(device) else { return Ok(false) };
+    let Some((first, mounted)) = devices.first().and_then(|device| mounted(device)) else { return Ok(false) };
+    for other in devices.iter().filter(|device| !is_no_path(device)) {
+        check_member(&first, &mounted, other)?;
+    }
     let path = path_of(&mounted, &options.subvolume())?;
     if is_mounted_at(&first, mountpoint, &path)? {
         // mount(8) with -a does not recognise a mount of a part, and asks again.
@@ -52,6 +61,24 @@ pub(super) fn mount(
         );
     }
     Ok(true)
+}
+
+/// Refuses a device that the server of a mount does not have.
+fn check_member(first: &Mount, mounted: &Mounted, device: &Path) -> Result<()> {
+    if holders(device).is_some_and(|holders| mounted.server().is_ok_and(|it| holders.contains(&it.process))) {
+        return Ok(());
+    }
+    let (name, place) = (device.display(), first.mountpoint.display());
+    let Some(superblock) = first_superblock(device) else {
+        bail!("{name}: the pool is mounted at {place} already, and this is none of its devices");
+    };
+    let devid = superblock.dev_item.devid;
+    let member = mounted.device(devid)?.map(|info| String::from_utf8_lossy(text(&info.path)).into_owned());
+    let member = member.filter(|member| !member.is_empty()).unwrap_or_else(|| "a missing device".to_owned());
+    bail!(
+        "{name} is devid {devid}, as is {member} of the pool that is mounted at {place}: unmount that, or leave out the one \
+         that is a copy"
+    );
 }
 
 /// Returns true if the topmost mount at a place is of the same, over which the kernel does not mount it either.

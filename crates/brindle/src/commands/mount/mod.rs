@@ -22,13 +22,14 @@ use crate::commands::usage::OrWrongUsage;
 use crate::logging;
 use anyhow::{Context, Result};
 use brindle_admin::health::members;
+use brindle_cache::is_no_path;
 use brindle_fs::PlacementClass;
 use brindle_fuse::{MountError, MountHandle, UnmountHandle};
 use clap::Args;
 pub(crate) use memory::machine_bytes;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const MANUAL: &str = "\
@@ -152,9 +153,20 @@ pub(crate) fn run(command: &MountCommand) -> Result<ExitCode> {
     }
 }
 
-/// The devices, and their classes.
+/// The devices, and their classes. Their paths are absolute: the process that serves the mount tells them to callers elsewhere.
 fn devices(command: &MountCommand, options: &MountOptions) -> Result<Vec<(PathBuf, Option<PlacementClass>)>> {
-    command.operands.devices().iter().chain(&options.devices).map(|word| split_class(word)).collect()
+    let words = command.operands.devices().iter().chain(&options.devices);
+    words
+        .map(|word| {
+            let (path, class) = split_class(word)?;
+            Ok((absolute(path), class))
+        })
+        .collect()
+}
+
+/// An absolute path of a device, links as they are; a URI of NBD, or the word of a cache, as it is.
+fn absolute(path: PathBuf) -> PathBuf {
+    if is_no_path(&path) { path } else { std::path::absolute(&path).unwrap_or(path) }
 }
 
 /// Devices, and the others of their pool that the machine has.
@@ -174,7 +186,8 @@ fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
     let of_kernel = fuse_options(command, options);
     let mut turn = further::Turn::new();
     let opened = loop {
-        if !command.fake && further::mount(first, mountpoint, options, &of_kernel, command.helper)? {
+        let paths: Vec<&Path> = devices.iter().map(|(path, _)| path.as_path()).collect();
+        if !command.fake && further::mount(&paths, mountpoint, options, &of_kernel, command.helper)? {
             background::report_ready()?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -219,7 +232,7 @@ fn wait(handle: MountHandle) -> Result<(), MountError> {
 }
 
 fn fuse_options(command: &MountCommand, options: &MountOptions) -> brindle_fuse::MountOptions {
-    let path = |word: &PathBuf| split_class(word).map_or_else(|_| word.clone(), |(path, _)| path);
+    let path = |word: &PathBuf| absolute(split_class(word).map_or_else(|_| word.clone(), |(path, _)| path));
     let paths: Vec<PathBuf> = command.operands.devices().iter().map(path).collect();
     let defaults = brindle_fuse::MountOptions::for_devices(&paths);
     brindle_fuse::MountOptions {
