@@ -114,6 +114,9 @@ impl<'p> ChecksumTree<'p> {
     }
 
     /// Adds checksums of consecutive sectors, one after the other. What was there of these sectors goes.
+    ///
+    /// # Errors
+    /// A checksum tree that can't be read, or has an item that is none of checksums.
     pub fn insert(&self, start: Logical, checksums: &[u8]) -> Result<(), TreeError> {
         let tree = self.editor.store.tree(RootId::CSUM_TREE)?;
         let packing = Packing::new(self.editor.store.volume().tree_context());
@@ -144,6 +147,9 @@ impl<'p> ChecksumTree<'p> {
     }
 
     /// Removes the checksums of a range.
+    ///
+    /// # Errors
+    /// A checksum tree that can't be read.
     pub fn remove(&self, range: DataRange) -> Result<(), TreeError> {
         let tree = match self.editor.store.tree(RootId::CSUM_TREE) {
             Err(TreeError::NoTree(_)) => return Ok(()),

@@ -94,6 +94,9 @@ impl<'p> TreeDropper<'p> {
 
     /// Drops part of a deleted tree: at most about `budget` blocks, progress kept in its root item; whether it is
     /// gone (its root item too). A tree that the running transaction has changed waits for the commit.
+    ///
+    /// # Errors
+    /// Blocks that can't be read, or that are referred to otherwise than as blocks of one tree.
     pub fn drop_part(&self, tree: &Tree, budget: usize) -> Result<bool, TreeError> {
         if tree.is_dirty() {
             return Ok(false);

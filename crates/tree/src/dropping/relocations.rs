@@ -50,6 +50,9 @@ impl RelocationTree {
 impl TreeDropper<'_> {
     /// Drops at most about `budget` blocks of a relocation tree, progress kept in its root item; returns true if it is
     /// gone.
+    ///
+    /// # Errors
+    /// Blocks that can't be read, or that are referred to otherwise than as blocks of one tree.
     pub fn drop_part_of_relocation(&self, tree: RelocationTree, budget: usize) -> Result<bool, TreeError> {
         let RelocationTree { key, mut item } = tree;
         let root_tree = self.editor.store.tree(RootId::ROOT_TREE)?;

@@ -77,6 +77,9 @@ impl<'p> LogReplay<'p> {
     }
 
     /// Sees to it that no block of the log is overwritten before this transaction is durable.
+    ///
+    /// # Errors
+    /// [`TreeError::Space`] if a block of the log lies where the last commit has something; logs that can't be read.
     pub fn keep_log(&self) -> Result<(), TreeError> {
         let mut roots: Vec<TreeRoot> =
             LogTree::all(self.editor.store)?.iter().map(|log| log.tree.root()).collect();
@@ -93,6 +96,9 @@ impl<'p> LogReplay<'p> {
 
     /// Takes an extent of data that a log refers to, unless it is known already; whether it was not. Its first reference is
     /// that of a new extent then.
+    ///
+    /// # Errors
+    /// [`TreeError::Space`] if something else lies there; an extent tree that can't be read.
     pub fn claim_data(&self, range: DataRange) -> Result<bool, TreeError> {
         if self.editor.references().is_known(&Extent::data(range))? {
             return Ok(false);
@@ -102,6 +108,9 @@ impl<'p> LogReplay<'p> {
     }
 
     /// The checksums of a range of data, as far as a log has them, by where they begin.
+    ///
+    /// # Errors
+    /// A log that can't be read.
     pub fn checksums(&self, log: &LogTree, range: DataRange) -> Result<Vec<(Logical, Vec<u8>)>, TreeError> {
         logged_checksums(self.editor.store, log, range)
     }

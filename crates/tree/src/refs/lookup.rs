@@ -51,6 +51,9 @@ impl References<'_> {
 
     /// Returns true if data must not be written in place: something else [may refer to
     /// it](Self::is_data_referred_elsewhere), or it is about to move.
+    ///
+    /// # Errors
+    /// An extent tree that can't be read.
     pub fn is_data_shared(
         &self,
         tree: &Tree,
@@ -63,6 +66,9 @@ impl References<'_> {
 
     /// Returns true if anything but this one place in a file of `tree`, however often, may refer to an extent of
     /// data: another file, or a snapshot.
+    ///
+    /// # Errors
+    /// An extent tree that can't be read.
     pub fn is_data_referred_elsewhere(
         &self,
         tree: &Tree,

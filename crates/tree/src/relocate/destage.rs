@@ -11,7 +11,7 @@
 use super::Relocator;
 use super::contents::Batch;
 use super::data::RoomFor;
-use super::{DATA_BYTES_MAX, EXTENTS_MAX, Moved, Observer, Relocation};
+use super::{DATA_BYTES_MAX, EXTENTS_MAX, Moved, Observer, Relocation, Tried};
 use crate::error::TreeError;
 use crate::refs::DataRange;
 use crate::refs::delayed::{Extent, Referrer};
@@ -131,14 +131,8 @@ impl Relocator<'_> {
             let data = next_batch(rest, count_max);
             let batch = Batch { data: data.to_vec(), ..Batch::default() };
             let place = TierChoice::Preferred(DataPlace::Bulk);
-            match self.move_batch(&batch, place, RoomFor::Destaged, moved) {
-                // A smaller batch needs less space at a time.
-                Err(TreeError::NoSpace(_)) if data.len() > 1 => {
-                    count_max = data.len() / 2;
-                    self.transactions.commit()?;
-                    continue;
-                }
-                done => done?,
+            if self.try_batch(&batch, place, RoomFor::Destaged, &mut count_max, moved)? == Tried::TooMuch {
+                continue;
             }
             self.transactions.commit()?;
             if observer(moved).is_break() {

@@ -5,7 +5,7 @@
 
 use super::Relocator;
 use super::data::RoomFor;
-use super::{Moved, Observer, Relocation};
+use super::{Moved, Observer, Relocation, Tried};
 use crate::error::TreeError;
 use crate::refs::DataRange;
 use crate::space::close::GroupStatus;
@@ -64,18 +64,12 @@ impl Relocator<'_> {
         loop {
             let batch = self.next_batch(group, from, most, Some(extents))?;
             let Some(behind) = batch.behind else { break };
-            match self.move_batch(&batch, TierChoice::Only(to.into()), RoomFor::Another, moved) {
-                // A smaller batch needs less space at a time.
-                Err(TreeError::NoSpace(_)) if batch.count() > 1 => {
-                    most = (batch.count() / 2).max(1);
-                    self.transactions.commit()?;
-                    continue;
-                }
+            let tier = TierChoice::Only(to.into());
+            match self.try_batch(&batch, tier, RoomFor::Another, &mut most, moved) {
+                Ok(Tried::TooMuch) => continue,
+                Ok(Tried::Moved) => most = (most * 2).min(super::BLOCKS_MAX),
                 Err(TreeError::NoSpace(why)) => refused.push(why),
-                done => {
-                    done?;
-                    most = (most * 2).min(super::BLOCKS_MAX);
-                }
+                Err(error) => return Err(error),
             }
             self.transactions.commit()?;
             if observer(moved).is_break() {

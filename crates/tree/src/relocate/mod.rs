@@ -98,6 +98,15 @@ pub enum Relocation {
 /// Observer that is told, after each commit, the amounts moved until then, and decides on going on.
 pub type Observer<'o> = &'o mut dyn FnMut(&Moved) -> ControlFlow<()>;
 
+/// Outcome of an attempt to move a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tried {
+    /// All of it has moved.
+    Moved,
+    /// There was no room for all of it at once: a smaller batch is to be tried.
+    TooMuch,
+}
+
 /// Moves what lies in block groups.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Relocator<'p> {
@@ -176,20 +185,37 @@ impl<'p> Relocator<'p> {
             let Some(behind) = batch.behind else {
                 return Ok(ControlFlow::Continue(()));
             };
-            match self.move_batch(&batch, tier, RoomFor::Another, moved) {
-                // A smaller batch needs less space at a time.
-                Err(TreeError::NoSpace(_)) if batch.count() > 1 => {
-                    blocks_max = (batch.count() / 2).max(1);
-                    self.transactions.commit()?;
-                    continue;
-                }
-                done => done?,
+            if self.try_batch(&batch, tier, RoomFor::Another, &mut blocks_max, moved)? == Tried::TooMuch {
+                continue;
             }
             self.transactions.commit()?;
             if observer(moved).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
             from = behind;
+        }
+    }
+
+    /// Moves a batch. Where it has no room, and is of several, half of it is to be tried, after a commit: a smaller batch
+    /// needs less space at a time. `most` is the bound on batches.
+    ///
+    /// # Errors
+    /// [`TreeError::NoSpace`] if a batch of one has no room.
+    fn try_batch(
+        &self,
+        batch: &Batch,
+        tier: TierChoice,
+        room: RoomFor,
+        most: &mut usize,
+        moved: &mut Moved,
+    ) -> Result<Tried, TreeError> {
+        match self.move_batch(batch, tier, room, moved) {
+            Err(TreeError::NoSpace(_)) if batch.count() > 1 => {
+                *most = batch.count() / 2;
+                self.transactions.commit()?;
+                Ok(Tried::TooMuch)
+            }
+            done => done.map(|()| Tried::Moved),
         }
     }
 

@@ -24,6 +24,9 @@ impl<'p> Roots<'p> {
 
     /// Makes an empty tree. `item` is its root item but for what the tree itself decides: place, level and
     /// generation; `offset` that of the item's key.
+    ///
+    /// # Errors
+    /// [`TreeError::Exists`] if there is a root item of this key; a tree of roots that can't be read.
     pub fn create(&self, id: RootId, offset: u64, item: &RootItem) -> Result<Arc<Tree>, TreeError> {
         let leaf = self.empty_leaf(id)?;
         self.plant(id, offset, item, leaf, Generation::new(0))
@@ -31,6 +34,9 @@ impl<'p> Roots<'p> {
 
     /// Makes a tree that shares everything with `source` but the root. Only while nothing else changes:
     /// [`Pool::exclusively`](crate::Pool::exclusively).
+    ///
+    /// # Errors
+    /// A root that can't be read, and no places for what `source` has changed.
     pub fn snapshot(&self, source: &Tree, id: RootId, item: &RootItem) -> Result<Arc<Tree>, TreeError> {
         // What is shared has an address and changes no more.
         self.editor.changes.space.prepare(self.editor.store, self.editor.load())?;
@@ -105,6 +111,9 @@ impl<'p> Roots<'p> {
 
     /// Changes a tree's root item; `None` if there is no such tree. What the tree itself decides is overwritten at
     /// the commit.
+    ///
+    /// # Errors
+    /// A tree of roots that can't be read.
     pub fn change_item<T>(
         &self,
         id: RootId,
