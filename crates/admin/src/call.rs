@@ -1,6 +1,7 @@
 //! The calls themselves, by the table of ioctls: the type of the argument and its direction are those of the row.
 #![expect(unsafe_code, reason = "the only way to an ioctl; the module has all of it")]
 
+use brindle_uapi::message::{INHERIT_QGROUPS, VolumeArgumentsV2, inherited_groups};
 use brindle_uapi::verb::{Direction, Verb};
 use rustix::io::Result;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl};
@@ -48,9 +49,33 @@ pub(crate) fn update_with_room<V: Verb<Answer = <V as Verb>::Told>>(
 /// Tells an ioctl its argument; the answer is a number.
 pub(crate) fn ask<V: Verb>(file: &OwnedFd, value: &mut V::Told) -> Result<i32> {
     const { assert!(fits::<V, V::Told>(Direction::Tells)) };
-    // SAFETY: by its number the ioctl reads as many bytes, and all of them are initialised. No ioctl of the table takes
-    // addresses in its argument.
+    // SAFETY: by its number the ioctl reads as many bytes, and all of them are initialised. No argument has an address in it,
+    // but those of `set_with_groups`.
     unsafe { ioctl(file, Exchange::<V>::new(value)) }
+}
+
+/// Tells an ioctl its argument, of which the number says that it is answered.
+pub(crate) fn fill<V: Verb>(file: &OwnedFd, value: &mut V::Answer) -> Result<()> {
+    const { assert!(fits::<V, V::Answer>(Direction::Asks)) };
+    // SAFETY: by its number the ioctl has as many bytes; all are initialised, and any bytes are a value of the type.
+    unsafe { ioctl(file, Exchange::<V>::new(value)) }.map(|_| ())
+}
+
+/// Tells an ioctl a name and the quota groups that what is made becomes part of.
+pub(crate) fn set_with_groups<V: Verb<Told = VolumeArgumentsV2>>(
+    file: &OwnedFd,
+    mut value: VolumeArgumentsV2,
+    groups: &[u64],
+) -> Result<()> {
+    const { assert!(fits::<V, V::Told>(Direction::Tells)) };
+    let list = inherited_groups(groups);
+    if !groups.is_empty() {
+        value.flags |= INHERIT_QGROUPS;
+        value.inherited = [size_of_val(list.as_slice()) as u64, list.as_ptr().expose_provenance() as u64];
+    }
+    // SAFETY: by its number the ioctl reads as many bytes, all of them initialised; and no more of the list, which outlives
+    // the call, than its size says.
+    unsafe { ioctl(file, Exchange::<V>::new(&mut value)) }.map(|_| ())
 }
 
 /// Calls an ioctl without an argument.

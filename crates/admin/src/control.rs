@@ -3,7 +3,7 @@
 
 use crate::call;
 use crate::tier::host;
-use brindle_ondisk::{DevId, Uuid};
+use brindle_ondisk::{DevId, QgroupId, Uuid};
 use brindle_uapi::message::{
     self, BY_ID, CommitsReport, DeviceInfo, DeviceStatistics, FilesystemInfo, HintRequest, Label, READ_ONLY,
     ServerInfo, SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage, VolumeArgumentsV2,
@@ -86,6 +86,11 @@ pub enum ControlError {
     /// No name for a subvolume.
     #[error("{}: no name for a subvolume: 1 to 255 bytes, no slash", String::from_utf8_lossy(.0))]
     Name(Vec<u8>),
+    /// Quota groups of a new subvolume, on a mount of ours.
+    #[error(
+        "{0}: mounted by brindle, where a subvolume is made first, and then assigned by `brindle qgroup assign`"
+    )]
+    Inherits(PathBuf),
     /// Another operation is under way, and only one can be.
     #[error("{path}: {what}: the pool is busy with something else (balance, resize, or a change of devices)")]
     Busy {
@@ -302,14 +307,39 @@ impl Mounted {
 
     /// Makes a subvolume in this directory.
     pub fn create_subvolume(&self, name: &[u8]) -> Result<(), ControlError> {
-        let arguments = named(name, 0)?;
-        let answer = call::set::<verb::SubvolumeCreateV2>(&self.file, arguments);
-        self.explain("make a subvolume", answer)
+        self.create_subvolume_in(name, &[])
+    }
+
+    /// Makes a subvolume in this directory, as part of quota groups; of a mount of the kernel, if there are any.
+    pub fn create_subvolume_in(&self, name: &[u8], groups: &[QgroupId]) -> Result<(), ControlError> {
+        let (what, groups) = ("make a subvolume", self.inherited(groups)?);
+        let answer = call::set_with_groups::<verb::SubvolumeCreateV2>(&self.file, named(name, 0)?, &groups);
+        self.explain(what, answer)
+    }
+
+    /// Ids of quota groups that a new subvolume becomes part of: FUSE does not hand on a list of them.
+    fn inherited(&self, groups: &[QgroupId]) -> Result<Vec<u64>, ControlError> {
+        if self.kind == Kind::Brindle && !groups.is_empty() {
+            return Err(ControlError::Inherits(self.path.clone()));
+        }
+        Ok(groups.iter().map(|group| group.get()).collect())
     }
 
     /// Makes a snapshot of a subvolume in this directory.
     pub fn snapshot(&self, source: &Self, name: &[u8], is_read_only: bool) -> Result<(), ControlError> {
+        self.snapshot_in(source, name, is_read_only, &[])
+    }
+
+    /// Makes a snapshot of a subvolume in this directory, as part of quota groups; of a mount of the kernel, if there are any.
+    pub fn snapshot_in(
+        &self,
+        source: &Self,
+        name: &[u8],
+        is_read_only: bool,
+        groups: &[QgroupId],
+    ) -> Result<(), ControlError> {
         let what = "make a snapshot";
+        let groups = self.inherited(groups)?;
         let stat = source.subvolume_root()?;
         // What the kernel holds back of the source is to be in the snapshot.
         self.explain(what, rustix::fs::syncfs(&source.file))?;
@@ -323,7 +353,7 @@ impl Mounted {
             Kind::Kernel => {
                 let mut arguments = named(name, flags)?;
                 arguments.fd = source.file.as_raw_fd().into();
-                call::set::<verb::SnapshotCreateV2>(&self.file, arguments)
+                call::set_with_groups::<verb::SnapshotCreateV2>(&self.file, arguments, &groups)
             }
         };
         self.explain(what, answer)

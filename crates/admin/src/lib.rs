@@ -14,6 +14,7 @@ pub mod health;
 mod log;
 mod mounts;
 pub mod pool;
+pub mod quotas;
 pub mod registry;
 pub mod scrub;
 pub mod search;
@@ -25,9 +26,9 @@ pub mod usage;
 pub mod walk;
 mod write_back;
 
-pub use brindle_ondisk::item::FileType;
-pub use brindle_ondisk::{BlockGroupType, DevId, Logical, ObjectId, Profile, RootId, Uuid};
 /// Names and kinds in what is asked and answered here.
+pub use brindle_ondisk::item::{FileType, QgroupStatusFlags};
+pub use brindle_ondisk::{BlockGroupType, DevId, Logical, ObjectId, Profile, QgroupId, RootId, Uuid};
 pub use caches::CacheLines;
 pub use control::{ControlError, Mounted, SubvolumeRecord, Synced};
 pub use pool::{AdminError, PoolAdmin, PoolFacts, Reach};

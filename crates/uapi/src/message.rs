@@ -4,6 +4,7 @@ mod balance;
 mod defragment;
 mod device;
 mod log;
+mod quota;
 mod reads;
 mod replace;
 mod scrub;
@@ -25,6 +26,10 @@ pub use device::{
     DeviceStart, SIZE_GROW, SIZE_MAX, SIZE_SHRINK, SIZE_TO,
 };
 pub use log::LogReport;
+pub use quota::{
+    INHERIT_QGROUPS, QGROUP_NO_LIMIT, QUOTA_DISABLE, QUOTA_ENABLE, QUOTA_ENABLE_SIMPLE, QgroupAssign,
+    QgroupCreate, QgroupLimits, QuotaControl, QuotaRescan, inherited_groups,
+};
 pub use reads::{DeviceReads, ReadsPage, ReadsReport};
 pub use replace::{
     KERNEL_REPLACE_ALREADY_STARTED, KERNEL_REPLACE_AVOID, KERNEL_REPLACE_CANCEL, KERNEL_REPLACE_NOT_STARTED,
@@ -62,8 +67,11 @@ pub struct VolumeArgumentsV2 {
     pub transid: u64,
     /// [`READ_ONLY`], [`BY_ID`].
     pub flags: u64,
-    /// Quota groups; not for us.
-    pub unused: [u64; 4],
+    /// With [`INHERIT_QGROUPS`] the size of the [list of quota groups](inherited_groups) and its address in the caller; else
+    /// nothing.
+    pub inherited: [u64; 2],
+    /// Nothing.
+    pub unused: [u64; 2],
     /// With a zero at the end; or, [by id](BY_ID), the id in the first eight bytes.
     pub name: [u8; 4040],
 }

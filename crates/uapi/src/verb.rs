@@ -6,10 +6,10 @@
 use crate::message::{
     Balance, BalanceReport, BalanceStart, CommitsReport, ContentsPart, DefragmentPiece, DeviceInfo,
     DeviceReport, DeviceStart, DeviceStatistics, ExtendedFlags, FilesystemInfo, HintRequest, InodeLookup,
-    KernelDefragment, KernelReplace, KernelScrub, Label, LogReport, ReadOnlyReason, ReadsPage, ScrubLimit,
-    ScrubPage, ScrubStart, ServerInfo, Setting, SnapshotRequest, SpaceList, SpacePage, SubvolumeInfo,
-    SubvolumePage, TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2, WriteBackReport,
-    WriteBackRequest,
+    KernelDefragment, KernelReplace, KernelScrub, Label, LogReport, QgroupAssign, QgroupCreate, QgroupLimits,
+    QuotaControl, QuotaRescan, ReadOnlyReason, ReadsPage, ScrubLimit, ScrubPage, ScrubStart, ServerInfo,
+    Setting, SnapshotRequest, SpaceList, SpacePage, SubvolumeInfo, SubvolumePage, TreeSearch, TrimRange,
+    VolumeArguments, VolumeArgumentsV2, WriteBackReport, WriteBackRequest,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -272,6 +272,19 @@ verbs! {
     /// Items of a tree.
     SearchTree: btrfs(17), Exchanges(TreeSearch), Any, Administrator, Quick, Nothing;
 
+    /// Turns quotas on or off.
+    ControlQuotas: btrfs(40), Exchanges(QuotaControl), Kernel, Administrator, Slow, Change;
+    /// Makes a quota group part of another one, or takes it out; the kernel answers 1 if a rescan is needed.
+    AssignQgroup: btrfs(41), Tells(QgroupAssign), Kernel, Administrator, Slow, Change;
+    /// Makes or removes a quota group.
+    CreateQgroup: btrfs(42), Tells(QgroupCreate), Kernel, Administrator, Slow, Change;
+    /// Limits a quota group. The kernel reads the argument, though the number says that it answers.
+    LimitQgroup: btrfs(43), Asks(QgroupLimits), Kernel, Administrator, Slow, Change;
+    /// Begins to count quota groups anew.
+    RescanQuotas: btrfs(44), Tells(QuotaRescan), Kernel, Administrator, Slow, Change;
+    /// Progress of a rescan.
+    FollowRescan: btrfs(45), Asks(QuotaRescan), Kernel, Administrator, Quick, Nothing;
+
     /// Makes a device known to the kernel (`/dev/btrfs-control`).
     ScanDevice: btrfs(4), Tells(VolumeArguments), Kernel, Administrator, Slow, Nothing;
     /// Makes the kernel forget a device, or with an empty name all that are not mounted (`/dev/btrfs-control`).
@@ -378,6 +391,9 @@ const _: () = assert!(ControlBalance::ROW.number == 0x4004_9421);
 const _: () = assert!(RunScrub::ROW.number == 0xc400_941b && CancelScrub::ROW.number == 0x941c);
 const _: () = assert!(FollowScrub::ROW.number == 0xc400_941d);
 const _: () = assert!(ReplaceDevice::ROW.number == 0xca28_9435);
+const _: () = assert!(ControlQuotas::ROW.number == 0xc010_9428 && AssignQgroup::ROW.number == 0x4018_9429);
+const _: () = assert!(CreateQgroup::ROW.number == 0x4010_942a && LimitQgroup::ROW.number == 0x8030_942b);
+const _: () = assert!(RescanQuotas::ROW.number == 0x4040_942c && FollowRescan::ROW.number == 0x8040_942d);
 const _: () = assert!(FollowBalance::ROW.number == 0x8400_9422);
 
 #[cfg(test)]
