@@ -26,6 +26,8 @@ mod path;
 mod place;
 mod pool;
 mod property;
+mod qgroup;
+mod quota;
 mod reached;
 mod receive;
 mod rescue;
@@ -61,6 +63,10 @@ pub(crate) enum Command {
     Balance(balance::BalanceCommand),
     #[command(subcommand)]
     Scrub(scrub::ScrubCommand),
+    #[command(subcommand)]
+    Quota(quota::QuotaCommand),
+    #[command(subcommand)]
+    Qgroup(qgroup::QgroupCommand),
     #[command(subcommand)]
     Property(property::PropertyCommand),
     #[command(subcommand)]
@@ -100,6 +106,8 @@ pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
         Command::Replace(command) => device::replace(&command),
         Command::Balance(command) => balance::run(&command),
         Command::Scrub(command) => scrub::run(&command),
+        Command::Quota(command) => quota::run(&command, verbosity.quiet),
+        Command::Qgroup(command) => qgroup::run(&command, verbosity.quiet),
         Command::Property(command) => property::run(&command),
         Command::Tier(command) => tier::run(&command),
         Command::Inspect(command) => inspect::run(command),

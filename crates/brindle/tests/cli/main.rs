@@ -24,6 +24,7 @@ mod names;
 mod nbd;
 mod placement;
 mod progs;
+mod quotas;
 mod racing;
 mod reads;
 mod receive;

@@ -12,14 +12,14 @@ use std::process::Command;
 use tempfile::TempDir;
 
 /// A pool of two disks and an SSD with subvolumes, snapshots and clones.
-struct Pool {
+pub(super) struct Pool {
     directory: TempDir,
-    images: Vec<PathBuf>,
+    pub(super) images: Vec<PathBuf>,
 }
 
 /// The pool while the kernel has it.
-struct KernelMount {
-    place: PathBuf,
+pub(super) struct KernelMount {
+    pub(super) place: PathBuf,
     devices: Loops,
 }
 
@@ -29,7 +29,7 @@ fn run(program: &str, arguments: &[&str]) {
 }
 
 impl Pool {
-    fn make() -> Self {
+    pub(super) fn make() -> Self {
         let directory = tempfile::tempdir().expect("temporary directory");
         let images: Vec<PathBuf> =
             ["disk1", "disk2", "ssd"].iter().map(|name| directory.path().join(name)).collect();
@@ -41,7 +41,7 @@ impl Pool {
         Self { directory, images }
     }
 
-    fn mount_by_kernel(&self) -> KernelMount {
+    pub(super) fn mount_by_kernel(&self) -> KernelMount {
         let devices = Loops::attach(&self.images, &[]);
         let place = self.directory.path().join("place");
         for device in &devices.0 {

@@ -3,7 +3,7 @@
 use super::refusal::{explain_creation, explain_default};
 use crate::output;
 use anyhow::{Context, Result, bail};
-use brindle_admin::Mounted;
+use brindle_admin::{Mounted, QgroupId};
 use clap::Args;
 use std::ffi::OsStr;
 use std::io::Write;
@@ -32,6 +32,8 @@ pub(crate) struct CreateCommand {
     /// Make the directories above as well, where they are missing
     #[arg(short, long)]
     parents: bool,
+    #[command(flatten)]
+    groups: Groups,
     /// Path of each new subvolume
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -47,10 +49,20 @@ pub(crate) struct SnapshotCommand {
     /// A snapshot that can't be written
     #[arg(short, long = "read-only")]
     read_only: bool,
+    #[command(flatten)]
+    groups: Groups,
     /// The subvolume
     source: PathBuf,
     /// Path of the snapshot, or a directory to make it in under the name of the source
     target: PathBuf,
+}
+
+/// Quota groups of what is made.
+#[derive(Args, Debug)]
+struct Groups {
+    /// Make it part of this quota group; may be given several times
+    #[arg(short = 'i', value_name = "QGROUPID")]
+    groups: Vec<QgroupId>,
 }
 
 /// Set the subvolume that is mounted unless another is asked for
@@ -72,7 +84,7 @@ pub(crate) fn create(command: &CreateCommand, is_quiet: bool) -> Result<ExitCode
         if command.parents {
             std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         }
-        let made = Mounted::open(directory)?.create_subvolume(name.as_bytes());
+        let made = Mounted::open(directory)?.create_subvolume_in(name.as_bytes(), &command.groups.groups);
         made.map_err(|error| explain_creation(error, path))?;
         tell(is_quiet, &format!("Create subvolume '{}'", directory.join(name).display()))
     })
@@ -91,7 +103,12 @@ pub(crate) fn snapshot(command: &SnapshotCommand, is_quiet: bool) -> Result<Exit
         (directory, name.to_owned())
     };
     let path = directory.join(&name);
-    let made = Mounted::open(directory)?.snapshot(&source, name.as_bytes(), command.read_only);
+    let made = Mounted::open(directory)?.snapshot_in(
+        &source,
+        name.as_bytes(),
+        command.read_only,
+        &command.groups.groups,
+    );
     made.map_err(|error| explain_creation(error, &path))?;
     let kind = if command.read_only { "readonly snapshot" } else { "snapshot" };
     tell(is_quiet, &format!("Create a {kind} of '{}' in '{}'", command.source.display(), path.display()))?;
@@ -113,7 +130,7 @@ pub(crate) fn set_default(command: &SetDefaultCommand) -> Result<ExitCode> {
 }
 
 /// Says on standard output what was done, unless nothing is to be said.
-pub(super) fn tell(is_quiet: bool, text: &str) -> Result<()> {
+pub(in crate::commands) fn tell(is_quiet: bool, text: &str) -> Result<()> {
     if !is_quiet {
         let mut out = output::stdout();
         writeln!(out, "{text}")?;

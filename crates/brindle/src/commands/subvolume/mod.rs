@@ -9,6 +9,8 @@ mod refusal;
 mod show;
 mod sync;
 
+pub(super) use change::tell;
+
 use crate::commands::pool::PoolOptions;
 use anyhow::Result;
 use clap::{Args, Subcommand};

@@ -1,0 +1,241 @@
+//! Changes of quota groups.
+
+use super::EXAMPLES;
+use crate::commands::mkfs::parse_size;
+use crate::commands::quota::explain;
+use crate::commands::subvolume::tell;
+use crate::commands::tier::facts::explain_admin;
+use crate::commands::usage::wrong_usage;
+use anyhow::{Context, Error, Result, anyhow};
+use brindle_admin::quotas::{NewLimit, quotas};
+use brindle_admin::subvolumes::subvolumes;
+use brindle_admin::{ControlError, Mounted, QgroupId};
+use clap::Args;
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// Make a quota group
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct CreateCommand {
+    /// Its id: LEVEL/NUMBER
+    #[arg(value_name = "QGROUPID")]
+    id: QgroupId,
+    /// A path of a mounted pool
+    path: PathBuf,
+}
+
+/// Remove a quota group
+///
+/// One that has members, or is part of another one, is taken out first: `brindle qgroup remove`.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct DestroyCommand {
+    /// Its id: LEVEL/NUMBER
+    #[arg(value_name = "QGROUPID")]
+    id: QgroupId,
+    /// A path of a mounted pool
+    path: PathBuf,
+}
+
+/// A group, and the one that it is or was part of.
+#[derive(Args, Debug)]
+struct Relation {
+    /// Begin a rescan if the numbers are wrong afterwards (the default)
+    #[arg(long, conflicts_with = "no_rescan")]
+    rescan: bool,
+    /// Begin no rescan; the numbers may be wrong until the next one
+    #[arg(long)]
+    no_rescan: bool,
+    /// The group: LEVEL/NUMBER, or the path of a subvolume
+    #[arg(value_name = "SRC")]
+    child: String,
+    /// The group of a higher level
+    #[arg(value_name = "DST")]
+    parent: QgroupId,
+    /// A path of a mounted pool
+    path: PathBuf,
+}
+
+/// Make a quota group part of another one
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct AssignCommand {
+    #[command(flatten)]
+    relation: Relation,
+}
+
+/// Take a quota group out of another one
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct RemoveCommand {
+    #[command(flatten)]
+    relation: Relation,
+}
+
+/// Limit a quota group
+///
+/// Writes beyond the limit fail with EDQUOT.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct LimitCommand {
+    /// Limit the bytes after compression, as is done anyway
+    #[arg(short)]
+    compressed: bool,
+    /// Limit the bytes that nothing outside of the group references
+    #[arg(short)]
+    exclusive: bool,
+    /// Most bytes, with or without a suffix K, M, G, T, P or E; or none
+    #[arg(value_name = "SIZE|none", value_parser = parse_limit)]
+    size: Limit,
+    /// The group, if it is not that of the subvolume of PATH; and a path of a mounted pool
+    #[arg(value_name = "[QGROUPID] PATH", num_args = 1..=2, required = true)]
+    place: Vec<PathBuf>,
+}
+
+/// Remove the groups of subvolumes that are gone
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct ClearStaleCommand {
+    /// Only say which
+    #[arg(long)]
+    dry_run: bool,
+    /// A path of a mounted pool
+    path: PathBuf,
+}
+
+/// A limit as a word.
+#[derive(Clone, Copy, Debug)]
+struct Limit(Option<u64>);
+
+fn parse_limit(word: &str) -> Result<Limit> {
+    match word {
+        "none" => Ok(Limit(None)),
+        size => parse_size(size).map(|bytes| Limit(Some(bytes))),
+    }
+}
+
+/// Runs `qgroup create`.
+pub(super) fn create(command: &CreateCommand) -> Result<()> {
+    let made = Mounted::open(&command.path)?.create_quota_group(command.id);
+    made.map_err(|error| match errno(&error) {
+        Some(Errno::EXIST) => anyhow!("there is a quota group {} already", command.id),
+        _ => explain(error),
+    })
+}
+
+/// Runs `qgroup destroy`.
+pub(super) fn destroy(command: &DestroyCommand) -> Result<()> {
+    let gone = Mounted::open(&command.path)?.destroy_quota_group(command.id);
+    gone.map_err(|error| explain_removal(error, command.id))
+}
+
+fn explain_removal(error: ControlError, id: QgroupId) -> Error {
+    match errno(&error) {
+        Some(Errno::NOENT) => anyhow!("there is no quota group {id}"),
+        Some(Errno::BUSY) if id.level() == 0 => {
+            anyhow!("quota group {id} is that of a subvolume, or in use by another group")
+        }
+        Some(Errno::BUSY) => {
+            anyhow!("quota group {id} has members, or is part of another one: `brindle qgroup remove` first")
+        }
+        _ => explain(error),
+    }
+}
+
+/// Runs `qgroup assign`.
+pub(super) fn assign(command: &AssignCommand, is_quiet: bool) -> Result<()> {
+    relate(&command.relation, true, is_quiet)
+}
+
+/// Runs `qgroup remove`.
+pub(super) fn remove(command: &RemoveCommand, is_quiet: bool) -> Result<()> {
+    relate(&command.relation, false, is_quiet)
+}
+
+fn relate(relation: &Relation, is_part: bool, is_quiet: bool) -> Result<()> {
+    let mounted = Mounted::open(&relation.path)?;
+    let (child, parent) = (group_of(&relation.child)?, relation.parent);
+    if child.level() >= parent.level() {
+        return wrong_usage(format!(
+            "{child} can't be part of {parent}: the level of a group is above those of its members"
+        ));
+    }
+    let needs_rescan =
+        mounted.relate_quota_groups(child, parent, is_part).map_err(|error| match errno(&error) {
+            Some(Errno::EXIST) => anyhow!("quota group {child} is part of {parent} already"),
+            Some(Errno::NOENT) if is_part => anyhow!("there is no quota group {child} or {parent}"),
+            Some(Errno::NOENT) => anyhow!("quota group {child} is not part of {parent}"),
+            _ => explain(error),
+        })?;
+    match needs_rescan {
+        true if relation.no_rescan => {
+            let warning = "quotas may be inconsistent: `brindle quota rescan` counts them anew";
+            crate::output::complain(&anyhow!(warning));
+            Ok(())
+        }
+        true => {
+            mounted.begin_quota_rescan().map_err(explain)?;
+            tell(is_quiet, "Quota data changed, rescan scheduled")
+        }
+        false => Ok(()),
+    }
+}
+
+/// The group of a word: an id, or the path of a subvolume.
+fn group_of(word: &str) -> Result<QgroupId> {
+    match word.parse() {
+        Ok(id) => Ok(id),
+        Err(error) => {
+            let mounted = Mounted::open(word.as_ref()).map_err(|_| error)?;
+            Ok(QgroupId::new(mounted.subvolume()?.id))
+        }
+    }
+}
+
+/// Runs `qgroup limit`.
+pub(super) fn limit(command: &LimitCommand) -> Result<()> {
+    let (id, path) = match command.place.as_slice() {
+        [id, path] => {
+            let id = id.to_str().context("a quota group is LEVEL/NUMBER")?;
+            (Some(group_of(id)?), path)
+        }
+        [path] => (None, path),
+        _ => return wrong_usage("a path of a mounted pool is needed".to_owned()),
+    };
+    let mounted = Mounted::open(path)?;
+    let limit = NewLimit {
+        bytes: command.size.0,
+        is_exclusive: command.exclusive,
+        is_compressed: command.compressed,
+    };
+    mounted.limit_quota_group(id, &limit).map_err(|error| match (errno(&error), id) {
+        (Some(Errno::NOENT), Some(id)) => anyhow!("there is no quota group {id}"),
+        _ => explain(error),
+    })
+}
+
+/// Runs `qgroup clear-stale`.
+pub(super) fn clear_stale(command: &ClearStaleCommand, is_quiet: bool) -> Result<()> {
+    let mounted = Mounted::open(&command.path)?;
+    // A subvolume that is deleted and not yet gone has a group that is still counted.
+    let (all, _) = subvolumes(&mounted).map_err(explain_admin)?;
+    let known: BTreeSet<u64> = all.iter().map(|one| one.id).collect();
+    let found = quotas(&mounted).map_err(explain_admin)?.context("quotas are off")?;
+    for id in found.stale(&known) {
+        if !command.dry_run {
+            mounted.destroy_quota_group(id).map_err(|error| explain_removal(error, id))?;
+        }
+        let how = if command.dry_run { "Dry run: would delete" } else { "Delete" };
+        tell(is_quiet, &format!("{how} stale qgroup {id}"))?;
+    }
+    Ok(())
+}
+
+fn errno(error: &ControlError) -> Option<Errno> {
+    match error {
+        ControlError::Refused { source, .. } => Some(*source),
+        _ => None,
+    }
+}

@@ -1,0 +1,149 @@
+//! `brindle quota` and `brindle qgroup` on a mount of the kernel, beside btrfs-progs; and what they show of its devices afterwards.
+
+use super::progs::Pool;
+use super::support::{
+    assert_same_lines, brindle, brindle_fails, brindle_prints, btrfs_prints, is_root, text,
+};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Options of `qgroup show` that both are asked.
+const SHOWN: [&[&str]; 10] = [
+    &[],
+    &["-p"],
+    &["-c"],
+    &["-pcre"],
+    &["-F"],
+    &["-f"],
+    &["--raw"],
+    &["--si"],
+    &["--kbytes"],
+    &["--sort=-rfer,qgroupid"],
+];
+
+/// Fills a pool, with groups of two levels above those of subvolumes.
+fn fill(place: &Path) {
+    let at = |name: &str| text(&place.join(name)).to_owned();
+    let pool = text(place);
+    brindle_prints(["quota", "enable", pool]);
+    brindle_prints(["-q", "subvolume", "create", &at("a")]);
+    brindle_prints(["qgroup", "create", "1/100", pool]);
+    brindle_prints(["qgroup", "create", "2/7", pool]);
+    brindle_prints(["-q", "subvolume", "create", "-i", "1/100", &at("b")]);
+    brindle_prints(["-q", "qgroup", "assign", "--no-rescan", &at("a"), "1/100", pool]);
+    brindle_prints(["-q", "qgroup", "assign", "--no-rescan", "1/100", "2/7", pool]);
+    for (name, megabytes) in [("a/f", 3), ("b/f", 1)] {
+        fs::write(place.join(name), vec![7; megabytes << 20]).expect("room");
+    }
+    brindle_prints(["filesystem", "sync", pool]);
+    brindle_prints(["-q", "subvolume", "snapshot", "-i", "1/100", &at("a"), &at("s")]);
+    brindle_prints(["qgroup", "limit", "20M", "1/100", pool]);
+    brindle_prints(["qgroup", "limit", "-e", "5M", &at("b")]);
+    brindle_prints(["-q", "quota", "rescan", "-W", pool]);
+    brindle_prints(["-q", "quota", "rescan", "-w", pool]);
+    brindle_prints(["filesystem", "sync", pool]);
+}
+
+/// Lines without the blanks between columns, and without the paths of groups of higher levels: btrfs-progs 6.2 print the name of
+/// another group and a zero there.
+fn columns(said: &[u8]) -> Vec<u8> {
+    let said = String::from_utf8_lossy(said).replace('\0', "");
+    let line = |line: &str| {
+        let line = if line.starts_with("0/") { line } else { line.split('<').next().unwrap_or(line) };
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let is_higher = words.first().is_some_and(|word| word.starts_with(['1', '2']));
+        let strange = is_higher && words.last() == Some(&"2/7") && !line.ends_with(' ');
+        words[..words.len() - usize::from(strange)].join(" ") + "\n"
+    };
+    said.lines().map(line).collect::<String>().into_bytes()
+}
+
+fn refusals(place: &Path) {
+    let pool = text(place);
+    for (words, why) in [
+        (&["create", "1/100"][..], "already"),
+        (&["destroy", "1/100"], "has members"),
+        (&["destroy", "3/3"], "no quota group 3/3"),
+        (&["assign", "1/100", "2/7"], "is part of 2/7 already"),
+        (&["remove", "0/999", "1/100"], "1/100"),
+        (&["limit", "1M", "3/3"], "no quota group 3/3"),
+    ] {
+        let said = brindle_fails(1, [&["qgroup"], words, &[pool]].concat());
+        assert!(said.contains(why), "{words:?}: {said}");
+    }
+    let said = brindle_fails(2, ["qgroup", "assign", "2/7", "1/100", pool]);
+    assert!(said.contains("level"), "{said}");
+    brindle_fails(2, ["qgroup", "create", "1/2/3", pool]);
+}
+
+fn stale_groups_go(place: &Path) {
+    let (pool, gone) = (text(place), place.join("gone"));
+    brindle_prints(["-q", "subvolume", "create", text(&gone)]);
+    let shown: Value =
+        serde_json::from_str(&brindle_prints(["subvolume", "show", "--json", text(&gone)])).expect("JSON");
+    let id = format!("0/{}", shown["id"]);
+    brindle_prints(["-q", "subvolume", "delete", "--commit", text(&gone)]);
+    brindle_prints(["-q", "subvolume", "sync", pool]);
+    // Recent kernels remove the group themselves.
+    let there = brindle_prints(["qgroup", "show", pool]).contains(&format!("{id} "));
+    let said = brindle_prints(["qgroup", "clear-stale", "--dry-run", pool]);
+    assert_eq!(said.contains(&id), there, "{said}");
+    brindle_prints(["qgroup", "clear-stale", pool]);
+    assert!(!brindle_prints(["qgroup", "show", pool]).contains(&format!("{id} ")));
+}
+
+#[test]
+fn quotas_of_a_kernel_mount_are_changed_and_shown_as_btrfs_does() {
+    if !is_root("a mount of the kernel") {
+        return;
+    }
+    let pool = Pool::make();
+    let raw;
+    {
+        let mount = pool.mount_by_kernel();
+        fill(&mount.place);
+        let a = mount.place.join("a");
+        for options in SHOWN {
+            let words = [&["qgroup", "show"], options, &[text(&a)]].concat();
+            let paths: Vec<PathBuf> = words.iter().map(PathBuf::from).collect();
+            let Some(expected) = btrfs_prints(&paths) else { return };
+            let found = brindle_prints(&words).into_bytes();
+            assert_same_lines(&words.join(" "), &columns(&expected), &columns(&found));
+        }
+        refusals(&mount.place);
+        stale_groups_go(&mount.place);
+        let status = brindle_prints(["quota", "status", text(&mount.place)]);
+        assert!(status.contains("qgroup (full accounting)") && status.contains("Level 2:"), "{status}");
+        brindle_prints(["filesystem", "sync", text(&mount.place)]);
+        raw = brindle_prints(["qgroup", "show", "--raw", "-pcre", text(&mount.place)]);
+    }
+    let images: Vec<&str> = pool.images.iter().map(|image| text(image)).collect();
+    let shown = brindle_prints([&["qgroup", "show", "--raw", "-pcre"], &images[..]].concat());
+    assert_same_lines("on devices", raw.as_bytes(), shown.as_bytes());
+    let json = brindle_prints([&["qgroup", "show", "--json"], &images[..]].concat());
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    let groups = json["groups"].as_array().expect("groups");
+    let outer = groups.iter().find(|group| group["qgroupid"] == "1/100").expect("the group");
+    assert_eq!(outer["max_referenced_bytes"], 20 << 20);
+    assert_eq!(
+        (outer["parents"][0].as_str(), outer["children"].as_array().map(Vec::len)),
+        (Some("2/7"), Some(3))
+    );
+    {
+        let mount = pool.mount_by_kernel();
+        let place = text(&mount.place);
+        let written = fs::write(mount.place.join("b/more"), vec![1; 30 << 20]);
+        let synced = run_sync(&mount.place.join("b/more"));
+        assert!(written.is_err() || synced.is_err(), "the limit is one");
+        brindle_prints(["qgroup", "limit", "none", "1/100", place]);
+        brindle_prints(["quota", "disable", place]);
+        let said = brindle_fails(1, ["qgroup", "show", place]);
+        assert!(said.contains("quotas are off"), "{said}");
+        assert!(!brindle(["quota", "status", "--is-enabled", place]).status.success());
+    }
+}
+
+fn run_sync(path: &Path) -> std::io::Result<()> {
+    fs::File::open(path)?.sync_all()
+}
