@@ -21,7 +21,7 @@ pub enum Remaining {
     Nothing,
 }
 
-/// Work that waits for a quiet moment: orphans, deleted subvolumes, discards.
+/// Work that waits for a quiet moment: orphans, deleted subvolumes, rescans of quota groups, discards.
 #[derive(Debug)]
 pub(crate) struct Background {
     core: Arc<Core>,
@@ -39,6 +39,7 @@ impl Background {
         let _drops = write.drops.lock();
         let is_busy = self.orphans.clean_orphans(&write.orphans)?
             || self.subvolumes.drop_deleted_subvolume()?
+            || self.core.pool().is_counting_quotas() && self.core.pool().quota_rescan_step()?.is_some()
             || write.options.discard && self.core.pool().discard_step(DISCARD_BYTES_PER_STEP)? > 0;
         Ok(if is_busy { Remaining::More } else { Remaining::Nothing })
     }

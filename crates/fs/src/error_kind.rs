@@ -1,7 +1,7 @@
 //! Kinds of errors: what a caller can do something about, each with a number of its own in the system's interface.
 
 use crate::error::FsError;
-use brindle_tree::TreeError;
+use brindle_tree::{QuotaError, TreeError};
 
 /// Kind of an [`FsError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +36,10 @@ pub enum ErrorKind {
     NoAttribute,
     /// There is no space left (`ENOSPC`).
     NoSpace,
+    /// A quota group has all that it may have (`EDQUOT`).
+    QuotaExceeded,
+    /// The pool has no quota groups (`ENOTCONN`).
+    QuotasOff,
     /// The pool or the subvolume is only read (`EROFS`).
     ReadOnly,
     /// The request is not supported (`EOPNOTSUPP`).
@@ -93,6 +97,7 @@ impl FsError {
 fn kind_of_tree_error(error: &TreeError) -> ErrorKind {
     match error {
         TreeError::NoSpace(_) => ErrorKind::NoSpace,
+        TreeError::Quota(error) => kind_of_quota_error(error),
         TreeError::ReadOnly(_) => ErrorKind::ReadOnly,
         TreeError::NoDevice(_) => ErrorKind::NoDevice,
         TreeError::NoTree(_) => ErrorKind::NotFound,
@@ -110,5 +115,17 @@ fn kind_of_tree_error(error: &TreeError) -> ErrorKind {
         | TreeError::Replace(_)
         | TreeError::NoRoots { .. }
         | TreeError::Write(_) => ErrorKind::Damaged,
+    }
+}
+
+fn kind_of_quota_error(error: &QuotaError) -> ErrorKind {
+    match error {
+        QuotaError::Exceeded { .. } => ErrorKind::QuotaExceeded,
+        QuotaError::Off => ErrorKind::QuotasOff,
+        QuotaError::Simple => ErrorKind::Unsupported,
+        QuotaError::NoGroup(_) | QuotaError::NotRelated { .. } => ErrorKind::NotFound,
+        QuotaError::Exists(_) | QuotaError::Related { .. } => ErrorKind::Exists,
+        QuotaError::Level { .. } => ErrorKind::Invalid,
+        QuotaError::HasMembers(_) | QuotaError::InUse(_) | QuotaError::Rescanning => ErrorKind::Busy,
     }
 }

@@ -30,6 +30,8 @@ fn number_of(kind: ErrorKind) -> Errno {
         ErrorKind::NotPermitted => Errno::PERM,
         ErrorKind::NoAttribute => Errno::NODATA,
         ErrorKind::NoSpace => Errno::NOSPC,
+        ErrorKind::QuotaExceeded => Errno::DQUOT,
+        ErrorKind::QuotasOff => Errno::NOTCONN,
         ErrorKind::ReadOnly => Errno::ROFS,
         ErrorKind::Unsupported => Errno::OPNOTSUPP,
         ErrorKind::Loop => Errno::LOOP,

@@ -118,6 +118,7 @@ fn io_kind(kind: ErrorKind) -> io::ErrorKind {
         ErrorKind::CrossSubvolume => io::ErrorKind::CrossesDevices,
         ErrorKind::NotPermitted => io::ErrorKind::PermissionDenied,
         ErrorKind::NoSpace => io::ErrorKind::StorageFull,
+        ErrorKind::QuotaExceeded => io::ErrorKind::QuotaExceeded,
         ErrorKind::ReadOnly => io::ErrorKind::ReadOnlyFilesystem,
         ErrorKind::Unsupported => io::ErrorKind::Unsupported,
         ErrorKind::Busy => io::ErrorKind::ResourceBusy,
@@ -126,6 +127,7 @@ fn io_kind(kind: ErrorKind) -> io::ErrorKind {
         | ErrorKind::TooManyCollisions
         | ErrorKind::Loop
         | ErrorKind::NoDevice
+        | ErrorKind::QuotasOff
         | ErrorKind::Damaged => io::ErrorKind::Other,
     }
 }

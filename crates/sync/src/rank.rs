@@ -108,6 +108,8 @@ ranks! {
     LostContents,
     /// Ranges that the log does not have.
     LogBook,
+    /// Quota groups, and what has changed since their numbers were right.
+    Quotas,
     /// A shard of the table of inodes.
     InodeTable,
     /// Readers of an inode.

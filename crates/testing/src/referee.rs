@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 /// Words of a line that tells of something wrong.
-const COMPLAINTS: [&str; 7] = ["error:", "warning:", "mismatch", "incorrect", "invalid", "missing", "bad "];
+const COMPLAINTS: [&str; 8] =
+    ["error:", "warning:", "mismatch", "incorrect", "invalid", "missing", "bad ", "are different"];
 /// Complaints of `btrfs check` about a sound pool: it looks at all devices of the host, those of others that come and
 /// go or are damaged included. Of the pool itself a device with a bad superblock would be missing.
 const HARMLESS: [&str; 3] =

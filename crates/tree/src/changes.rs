@@ -3,6 +3,7 @@
 use crate::log::Log;
 use crate::options::WriterOptions;
 use crate::pressure::Pressure;
+use crate::quota::state::Quotas;
 use crate::refs::delayed::DelayedRefs;
 use crate::space::Space;
 use crate::space::metadata::Load;
@@ -20,6 +21,7 @@ pub(crate) struct Changes {
     pub(crate) refs: DelayedRefs,
     pub(crate) space: Arc<Space>,
     pub(crate) statistics: Statistics,
+    pub(crate) quotas: Quotas,
     pub(crate) pressure: Pressure,
     pub(crate) log: Log,
     /// Features that the next superblock is to have.
@@ -35,6 +37,7 @@ impl Changes {
     pub(crate) fn new(
         space: Arc<Space>,
         statistics: Statistics,
+        quotas: Quotas,
         pressure: Pressure,
         options: &WriterOptions,
     ) -> Self {
@@ -42,6 +45,7 @@ impl Changes {
             refs: DelayedRefs::default(),
             space,
             statistics,
+            quotas,
             pressure,
             log: Log::default(),
             features: Mutex::new(Rank::Features, Incompat::empty()),
@@ -59,7 +63,7 @@ impl Changes {
     /// Pending changes, as far as space for them is concerned.
     pub(crate) fn load(&self, store: &Store) -> Load {
         Load {
-            dirty: to_u64(self.pressure.nodes()),
+            dirty: to_u64(self.pressure.nodes()).saturating_add(self.quotas.blocks()),
             references: to_u64(self.refs.len()),
             trees: to_u64(store.known_tree_count()),
         }

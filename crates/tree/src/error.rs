@@ -1,5 +1,6 @@
 //! Errors of trees, transactions and space.
 
+use crate::quota::error::QuotaError;
 use brindle_ondisk::{CorruptNode, Defect, DevId, Generation, Key, Logical, RootId};
 use brindle_volume::{ReadError, ReplaceError, VolumeError, WriteError};
 use std::sync::Arc;
@@ -74,6 +75,9 @@ pub enum TreeError {
         /// The problem.
         problem: &'static str,
     },
+    /// Quota groups can't be changed, or let nothing more in.
+    #[error(transparent)]
+    Quota(#[from] QuotaError),
     /// No space is left.
     #[error("no space left: {0}")]
     NoSpace(String),

@@ -4,7 +4,7 @@ use crate::checksums::ChecksumTree;
 use crate::editor::Editor;
 use crate::error::TreeError;
 use crate::refs::DataRange;
-use crate::refs::delayed::{Extent, ExtentKind, Head};
+use crate::refs::delayed::{Extent, ExtentKind, Head, Referrer};
 use crate::refs::record::{KeyedChange, KeyedRef, Layout, Outcome, Record};
 use crate::tree::Tree;
 use brindle_ondisk::item::BackRef;
@@ -69,6 +69,7 @@ impl<'p> ExtentTree<'p> {
                 break;
             }
             done += heads.len();
+            self.editor.changes.quotas.touch(|| reached(&heads));
             let mut batch = Batch::default();
             let (new, known): (Vec<_>, Vec<_>) = heads.iter().partition(|(_, head)| head.is_new);
             let extent = |start: Logical, head: &Head| Extent { start, length: head.length, kind: head.kind };
@@ -191,4 +192,14 @@ impl<'p> ExtentTree<'p> {
             }
         }
     }
+}
+
+/// Extents that subvolumes may reach, and whose references change.
+fn reached(heads: &[(Logical, Head)]) -> Vec<Logical> {
+    let may_be_reached = |who: &Referrer| match who {
+        Referrer::Tree(tree) => tree.is_file_tree(),
+        Referrer::SharedTree(_) | Referrer::Data { .. } | Referrer::SharedData(_) => true,
+    };
+    let concerns = |head: &Head| head.changes.iter().any(|(who, _)| may_be_reached(who));
+    heads.iter().filter(|(_, head)| concerns(head)).map(|(at, _)| *at).collect()
 }

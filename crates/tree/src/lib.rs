@@ -7,13 +7,14 @@
 //! ```text
 //! pool          Pool: the face; what it does is done by the parts
 //! ──────────────────────────────────────────────────────────────────────────────────────────────
-//! log_writer    LogWriter, LogReplay          relocate  Relocator        defragment, devices
+//! log_writer    LogWriter, LogReplay          relocate  Relocator        defragment, devices, quota_changes
 //! transaction   Transactions: the gate, the commit, its superblocks; Roots: trees come; Placer: blocks get addresses
 //! dropping      TreeDropper: trees go         extent_tree  ExtentTree: references are applied
-//! checksums     ChecksumTree
+//! accounting    Accounting: numbers of quota groups          checksums   ChecksumTree
 //! editor        Editor: items of trees
 //! changes       what waits in memory for the next commit: references, space, log, counts
 //! refs          References: of extents, recorded and waiting             log  state of the log
+//! quota         Quotas: groups, and what has changed since their numbers were right
 //! space         block groups, chunks and what of them is free: told of changes, reads trees, never joins or commits
 //! store         blocks and trees, to be read; told what became of them
 //! tree, stop    the state of one tree; the end of all writing
@@ -34,6 +35,7 @@
 //! - each block belongs to the tree that is read, or both to some subvolume;
 //! - no key of a child reaches the key of the parent's next slot, so no block is met twice in one walk.
 
+mod accounting;
 mod changes;
 mod checksums;
 mod committed;
@@ -51,6 +53,8 @@ mod log_writer;
 mod options;
 mod pool;
 mod pressure;
+mod quota;
+mod quota_changes;
 mod refs;
 mod relocate;
 mod root;
@@ -81,6 +85,8 @@ pub use options::{
 };
 pub use pool::Pool;
 pub use pressure::PressureListener;
+pub use quota::error::QuotaError;
+pub use quota::summary::{QuotaGroup, QuotaSummary};
 pub use refs::{DataRange, References};
 pub use relocate::destage::{Destaging, WaitingExtent};
 pub use relocate::{Moved, Observer, Relocation};

@@ -111,7 +111,7 @@ impl FileData {
         let surplus = {
             let mut memory = inode.data.memory();
             self.stamp(&mut memory, stamp);
-            self.context.discard(&mut memory, &(from..to))
+            self.context.discard(inode.id(), &mut memory, &(from..to))
         };
         if surplus > 0 {
             self.core.pool().release_data(surplus);
@@ -168,12 +168,15 @@ impl FileData {
         promise.set_place(self.tiers.tier_wish(file.id(), size)?.tier(0, 0).into());
         if zeros {
             // Space before anything is lost.
+            self.core.pool().check_quota(file.id().tree, sectors.end - sectors.start)?;
             promise.grow_to(sectors.end - sectors.start)?;
             self.clear(file, range, stamp)?;
             self.write_back_as(inode, false, Cause::Other)?;
         } else {
             let holes = self.extents.holes(inode, &tree, &sectors)?;
-            promise.grow_to(holes.iter().map(|hole| hole.end - hole.start).sum())?;
+            let bytes = holes.iter().map(|hole| hole.end - hole.start).sum();
+            self.core.pool().check_quota(file.id().tree, bytes)?;
+            promise.grow_to(bytes)?;
         }
         for hole in self.extents.holes(inode, &tree, &sectors)? {
             self.fill_hole(inode, &tree, &hole, &mut promise)?;

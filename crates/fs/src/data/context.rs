@@ -2,6 +2,7 @@
 
 use crate::attributes::{InodeId, Timestamp};
 use crate::compression::choice::CompressionChoice;
+use crate::core::Core;
 use crate::core::inodes::Inode;
 use crate::error::FsError;
 use crate::pages::state::{Memory, WritingPiece};
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 /// Context common to all files.
 #[derive(Debug)]
 pub(crate) struct DataContext {
+    core: Arc<Core>,
     /// Settings for writing contents.
     pub(crate) settings: Settings,
     host: Arc<dyn Host>,
@@ -57,13 +59,14 @@ impl Ranked for Queue {
 }
 
 impl DataContext {
-    pub(crate) fn new(options: &WriteOptions) -> Self {
+    pub(crate) fn new(core: Arc<Core>, options: &WriteOptions) -> Self {
         let settings = Settings {
             compression: options.compression,
             max_inline_bytes: options.max_inline_bytes,
             dirty_bytes_max: options.dirty_bytes_max,
         };
         Self {
+            core,
             settings,
             host: Arc::clone(&options.host),
             dirty_bytes: AtomicU64::new(0),
@@ -96,23 +99,24 @@ impl DataContext {
         u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Adjusts the count of dirty bytes.
-    pub(crate) fn count(&self, more: u64, less: u64) {
+    /// Adjusts the count of dirty bytes, and that of a file's subvolume.
+    pub(crate) fn count(&self, file: InodeId, more: u64, less: u64) {
+        self.core.pool().count_in_memory(file.tree, more, less);
         self.dirty_bytes.fetch_add(more, Ordering::Relaxed);
         self.dirty_bytes.fetch_sub(less, Ordering::Relaxed);
     }
 
     /// Forgets what has been written back of a file, all of it that ends until `behind`.
-    pub(crate) fn forget_written(&self, memory: &mut Memory, behind: Option<u64>) {
-        self.count(0, memory.forget_written(behind));
+    pub(crate) fn forget_written(&self, file: InodeId, memory: &mut Memory, behind: Option<u64>) {
+        self.count(file, 0, memory.forget_written(behind));
     }
 
     /// Forgets what is dirty of a range of a file, of whole sectors; returns what of the promised space is not needed any
     /// more.
     #[must_use = "the space has to be given back"]
-    pub(crate) fn discard(&self, memory: &mut Memory, range: &Range<u64>) -> u64 {
+    pub(crate) fn discard(&self, file: InodeId, memory: &mut Memory, range: &Range<u64>) -> u64 {
         let (removed, surplus) = memory.discard(range);
-        self.count(0, removed);
+        self.count(file, 0, removed);
         surplus
     }
 

@@ -111,7 +111,7 @@ impl FileData {
                 set_flags(item, flags);
             })
         })?;
-        self.context.forget_written(&mut inode.data.memory(), behind);
+        self.context.forget_written(inode.id(), &mut inode.data.memory(), behind);
         Ok(())
     }
 
@@ -152,7 +152,7 @@ impl FileData {
                 entered = Some(part);
                 editor.finish(&inode.data, |item, memory| settle(item, memory, next))
             })?;
-            self.context.forget_written(&mut inode.data.memory(), next);
+            self.context.forget_written(inode.id(), &mut inode.data.memory(), next);
         }
     }
 

@@ -136,7 +136,7 @@ impl FileData {
             left.extend(step.left);
             at = step.to;
             let written = left.first().map_or(at, |left| left.start);
-            self.context.forget_written(&mut inode.data.memory(), Some(written));
+            self.context.forget_written(inode.id(), &mut inode.data.memory(), Some(written));
         }
         Ok(left)
     }

@@ -100,7 +100,7 @@ impl FileData {
     fn discard_dirty(&self, inode: &Arc<Inode>, size: u64) {
         let end = size.next_multiple_of(self.core.sector());
         let mut memory = inode.data.memory();
-        let surplus = self.context.discard(&mut memory, &(end..u64::MAX));
+        let surplus = self.context.discard(inode.id(), &mut memory, &(end..u64::MAX));
         memory.dirty.zero(&(size..end));
         drop(memory);
         if surplus > 0 {

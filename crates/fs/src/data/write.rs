@@ -186,7 +186,7 @@ impl FileData {
             memory.promised += promise.hand_over(added);
             memory.size = memory.size.max(target.end);
             self.stamp(&mut memory, stamp);
-            self.context.count(added, 0);
+            self.context.count(file.id(), added, 0);
             self.context.note(file.inode(), &mut memory);
             return Ok(target.start);
         }
@@ -216,13 +216,14 @@ impl FileData {
         promise: &mut Promise<'_>,
         bytes: u64,
     ) -> Result<bool, FsError> {
-        match promise.grow_to(bytes) {
+        let pool = self.core.pool();
+        match pool.check_quota(file.id().tree, bytes).and_then(|()| promise.grow_to(bytes)) {
             Ok(()) => Ok(false),
-            Err(TreeError::NoSpace(why)) => {
+            Err(error @ (TreeError::NoSpace(_) | TreeError::Quota(_))) => {
                 if self.is_overwritable(file.id(), &target.sectors())? {
                     return Ok(true);
                 }
-                Err(TreeError::NoSpace(why).into())
+                Err(error.into())
             }
             Err(error) => Err(error.into()),
         }

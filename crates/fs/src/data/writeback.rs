@@ -163,7 +163,7 @@ impl FileData {
         inode.data.note_written(pieces.iter().map(|piece| to_u64(piece.bytes.len())).sum());
         let done = Job::new(self, inode, pieces, promise, cause).and_then(|mut job| job.run(may_inline));
         let mut memory = inode.data.memory();
-        self.context.forget_written(&mut memory, None);
+        self.context.forget_written(inode.id(), &mut memory, None);
         let failed = match done {
             // The file is gone with its subvolume.
             Err(FsError::DeletedSubvolume(_) | FsError::NoSubvolume(_)) => {

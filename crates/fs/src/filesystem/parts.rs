@@ -58,7 +58,7 @@ impl Parts {
             items: items.clone(),
             reader: reader.clone(),
             tiers: tiers.clone(),
-            context: DataContext::new(options),
+            context: DataContext::new(core.clone(), options),
         });
         let orphans = Arc::new(Orphans::new(core.clone(), items.clone(), data.clone()));
         let holds = Arc::new(Holds::new(core.clone(), items.clone(), data.clone(), orphans.clone()));

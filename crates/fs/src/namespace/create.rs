@@ -11,8 +11,8 @@ use crate::error::FsError;
 use crate::extent::open_file::OpenFile;
 use crate::namespace::Namespace;
 use crate::new_inode::{FirstName, Inheritance, NewInode, PlannedInode};
-use brindle_ondisk::ObjectId;
 use brindle_ondisk::item::{FileExtentHeader, FileType};
+use brindle_ondisk::{ObjectId, RootId};
 use brindle_tree::Need;
 use std::sync::Arc;
 
@@ -61,6 +61,7 @@ impl Namespace {
             return Err(FsError::Exists(name.to_vec()));
         }
         self.directories.check_room(place, &slot, 0)?;
+        self.check_quota(parent.tree)?;
         let inherited = self.inherited(parent, &mut names)?;
         let planned = self
             .plan_inode(&subvolume, new, |kind, options| inherit(new, kind, &above, &inherited, options))?;
@@ -91,6 +92,7 @@ impl Namespace {
         let _writing = self.core.writing()?;
         let subvolume = self.core.subvolume_state(parent.tree)?;
         let _access = subvolume.begin_write()?;
+        self.check_quota(parent.tree)?;
         let inherited = self.inherited(parent, &mut self.core.inode(parent).names())?;
         let above = self.directories.changeable_directory(parent, false)?;
         let planned = self
@@ -105,6 +107,12 @@ impl Namespace {
         (names.opens, names.is_unnamed, names.is_linkable) = (1, true, true);
         drop(names);
         Ok((attributes, self.holds.counted(inode)))
+    }
+
+    /// Refuses what may make a tree block more of a subvolume that has all it may have.
+    pub(super) fn check_quota(&self, subvolume: RootId) -> Result<(), FsError> {
+        let pool = self.core.pool();
+        Ok(pool.check_quota(subvolume, pool.nodesize().into())?)
     }
 
     /// Decides everything about a new inode, and gives it its number.

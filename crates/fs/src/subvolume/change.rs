@@ -53,7 +53,7 @@ impl Subvolumes {
         let id = self.new_subvolume_id()?;
         let uuid = options.host.new_uuid();
         let index = self.directories.new_index(place.tree, parent, &mut names)?;
-        self.core.change(Need::items(16), |edit| {
+        self.core.change(Need::items(18), |edit| {
             let item = new_root_item(uuid, edit.generation(), edit.now, edit.editor.store().nodesize());
             let tree = Roots::of(&edit.editor).create(id, 0, &item)?;
             let root = planned_root(id, new.uid, inheritance);
@@ -102,7 +102,7 @@ impl Subvolumes {
         let now = write.options.host.now().into();
         let index = self.directories.new_index(place.tree, parent, &mut names)?;
         // Room is checked like for any operation; it can't be held until this thread is alone in the transaction.
-        drop(self.core.pool().join(Need::items(16))?);
+        drop(self.core.pool().join(Need::items(18))?);
         self.core.pool().exclusively(|editor| {
             let edit = Edit { editor: *editor, now, log_book: &self.core.log_book };
             let (_, before) = editor.store().root_item(source)?.ok_or(TreeError::NoTree(source))?;

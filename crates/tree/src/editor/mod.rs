@@ -70,8 +70,8 @@ impl<'p> Editor<'p> {
 
     /// References to extents, as the transaction sees and changes them.
     pub fn references(&self) -> References<'p> {
-        let Changes { refs, space, .. } = self.changes;
-        References::new(self.store, refs, space, self.generation)
+        let Changes { refs, space, quotas, .. } = self.changes;
+        References::new(self.store, refs, space, quotas, self.generation)
     }
 
     /// Pending changes, as far as space for them is concerned.

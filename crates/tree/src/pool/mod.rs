@@ -1,5 +1,6 @@
 //! The pool: its store, and (of one that is written) its transactions.
 
+mod quota;
 mod settings;
 mod space;
 mod work;
@@ -9,6 +10,7 @@ use crate::editor::Editor;
 use crate::error::TreeError;
 use crate::options::{OpenOptions, WriterOptions};
 use crate::pressure::{Pressure, PressureListener};
+use crate::quota::state::Quotas;
 use crate::root::TreeRoot;
 use crate::space::Space;
 use crate::space::recount::makes_free_space_tree;
@@ -19,13 +21,11 @@ use crate::transaction::roots::Roots;
 use crate::transaction::statistics::CommitStatistics;
 use crate::transaction::{Need, Transaction, Transactions};
 use brindle_device::{Device, WritableDevice};
-use brindle_ondisk::item::{QgroupStatusFlags, QgroupStatusHeader};
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId, to_usize};
 use brindle_volume::{LeaseMode, Volume};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
-use zerocopy::FromBytes;
 
 /// The reason that a pool gives which was opened to be read.
 const NOT_WRITTEN: &str = "it was opened to be read only";
@@ -78,11 +78,11 @@ impl Pool {
         let space = Arc::new(Space::load(&pool.store, writer)?);
         let statistics = Statistics::load(&pool.store)?;
         let pressure = Pressure::new(options.cache_bytes, to_usize(pool.nodesize().into()));
-        let changes = Changes::new(Arc::clone(&space), statistics, pressure, writer);
+        let quotas = Quotas::load(&pool.store)?;
+        let changes = Changes::new(Arc::clone(&space), statistics, quotas, pressure, writer);
         let transactions = Transactions::new(Arc::clone(&pool.store), changes, pool.has_log());
         pool.store.set_keeper(space);
         assert!(pool.transactions.set(transactions).is_ok(), "a pool is made writable once");
-        pool.mark_quotas_inconsistent()?;
         if writer.recount.space && makes_free_space_tree(&pool.store) {
             pool.exclusively(|editor| Roots::of(editor).replant(RootId::FREE_SPACE_TREE).map(drop))?;
         }
@@ -217,23 +217,6 @@ impl Pool {
                 "a device is being replaced: let the kernel end or cancel it first",
             ));
         }
-        Ok(())
-    }
-
-    /// Quota amounts are not kept here; the kernel counts anew where it is told that they are wrong.
-    fn mark_quotas_inconsistent(&self) -> Result<(), TreeError> {
-        let quotas = match self.tree(RootId::QUOTA_TREE) {
-            Ok(quotas) => quotas,
-            Err(TreeError::NoTree(_)) => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        let key = Key::new(ObjectId::new(0), KeyType::QGROUP_STATUS, 0);
-        let transaction = self.join(Need::items(1))?;
-        transaction.update(&quotas, &key, |data| {
-            if let Ok((status, _)) = QgroupStatusHeader::mut_from_prefix(data) {
-                status.flags |= QgroupStatusFlags::INCONSISTENT.bits();
-            }
-        })?;
         Ok(())
     }
 }

@@ -105,6 +105,23 @@ impl References<'_> {
         Ok(counts.iter().any(|(who, count)| *who != own && *count > 0))
     }
 
+    /// The extent that begins at an address, as an extent tree has it, and the owners of its references; `None` if none
+    /// begins there.
+    pub(crate) fn recorded_at(
+        &self,
+        tree: &Arc<Tree>,
+        start: Logical,
+    ) -> Result<Option<(Extent, Vec<(Referrer, i64)>)>, TreeError> {
+        let Some((key, record)) = self.find_item(tree, start)? else { return Ok(None) };
+        let is_block = record.flags().contains(ExtentFlags::TREE_BLOCK);
+        let extent = match record.level(&key) {
+            Some(level) if is_block => self.block_extent(start, level, Key::MIN),
+            _ => Extent::data(DataRange { start, length: key.offset() }),
+        };
+        let recorded = self.recorded(tree, &extent)?;
+        Ok(recorded.map(|recorded| (extent, recorded.referrers)))
+    }
+
     /// Everything that an extent tree has of an extent, whatever waits; `None` if it has nothing.
     pub(crate) fn recorded(&self, tree: &Arc<Tree>, extent: &Extent) -> Result<Option<Recorded>, TreeError> {
         let Some((_, record)) = self.find_record(tree, extent)? else { return Ok(None) };
@@ -147,7 +164,14 @@ impl References<'_> {
         tree: &Arc<Tree>,
         extent: &Extent,
     ) -> Result<Option<(Key, Record)>, TreeError> {
-        let objectid = ObjectId::new(extent.start.get());
+        let Some((key, record)) = self.find_item(tree, extent.start)? else { return Ok(None) };
+        check_identity(&key, &record, extent).map_err(|defect| TreeError::item(tree.id(), key, defect))?;
+        Ok(Some((key, record)))
+    }
+
+    /// The item of the extent that begins at an address.
+    fn find_item(&self, tree: &Arc<Tree>, start: Logical) -> Result<Option<(Key, Record)>, TreeError> {
+        let objectid = ObjectId::new(start.get());
         let mut cursor = self.store.cursor(tree, Readahead::None);
         cursor.seek(&Key::first_of(objectid, KeyType::EXTENT_ITEM))?;
         let is_item = |key: &Key| {
@@ -156,9 +180,7 @@ impl References<'_> {
         let Some((key, data)) = cursor.item().filter(|(key, _)| is_item(key)) else {
             return Ok(None);
         };
-        let refuse = |defect| TreeError::item(tree.id(), key, defect);
-        let record = Record::parse(&key, data).map_err(refuse)?;
-        check_identity(&key, &record, extent).map_err(refuse)?;
+        let record = Record::parse(&key, data).map_err(|defect| TreeError::item(tree.id(), key, defect))?;
         Ok(Some((key, record)))
     }
 

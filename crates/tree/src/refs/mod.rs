@@ -31,6 +31,7 @@ mod tests;
 
 use delayed::{DelayedRefs, Extent, ExtentKind, Referrer};
 
+use crate::quota::state::Quotas;
 use crate::space::Space;
 use crate::store::Store;
 use brindle_ondisk::item::{ExtentDataRef, ExtentFlags};
@@ -58,6 +59,7 @@ pub struct References<'p> {
     pub(crate) store: &'p Store,
     pub(crate) delayed: &'p DelayedRefs,
     space: &'p Space,
+    quotas: &'p Quotas,
     /// The running transaction.
     generation: Generation,
 }
@@ -67,9 +69,10 @@ impl<'p> References<'p> {
         store: &'p Store,
         delayed: &'p DelayedRefs,
         space: &'p Space,
+        quotas: &'p Quotas,
         generation: Generation,
     ) -> Self {
-        Self { store, delayed, space, generation }
+        Self { store, delayed, space, quotas, generation }
     }
 
     /// A file of a subvolume refers to an extent: `reference.count` times more. `is_new`: the extent was reserved
@@ -78,6 +81,7 @@ impl<'p> References<'p> {
         let (extent, who) = (Extent::data(range), Referrer::of_data(reference));
         let count = reference.count.get().into();
         if is_new {
+            self.quotas.enter(reference.root, range.length);
             self.delayed.create(&extent, who, count);
         } else {
             self.delayed.change(&extent, who, count);

@@ -125,6 +125,14 @@ impl Record {
         self.generation
     }
 
+    /// The level of a tree block, whose item has this key.
+    pub(super) fn level(&self, key: &Key) -> Option<u8> {
+        match self.tree_block {
+            Some(info) => Some(info.level),
+            None => u8::try_from(key.offset()).ok().filter(|_| key.item_type == KeyType::METADATA_ITEM),
+        }
+    }
+
     /// The references that are in the item.
     pub(crate) fn inline(&self) -> &[BackRef] {
         &self.inline

@@ -137,6 +137,11 @@ impl<'p> Cursor<'p> {
         Ok(self.path.last().and_then(|step| step.bound))
     }
 
+    /// Goes to the block of a level where `key` is or would be; the cursor is at no item then, unless that is a leaf.
+    pub(crate) fn seek_level(&mut self, key: &Key, level: u8) -> Result<(), TreeError> {
+        self.descend_to(key, level)
+    }
+
     /// After a move that failed: the least key behind the block that could not be had. `None` if nothing lies behind it, or
     /// the root itself failed.
     pub fn key_behind_failure(&self) -> Option<Key> {

@@ -7,6 +7,7 @@ use super::roots::Roots;
 use super::space_items::SpaceItems;
 use super::statistics::{CommitPhase, Tally};
 use super::superblock::next_superblock;
+use crate::accounting::Accounting;
 use crate::editor::Editor;
 use crate::error::TreeError;
 use crate::extent_tree::ExtentTree;
@@ -63,6 +64,7 @@ impl Transactions {
             || self.changes.space.has_unwritten()
             || self.store.superblock().log_root.get() != 0
             || self.changes.label.lock().is_some()
+            || self.changes.quotas.wants_commit()
             || self.changes.statistics.has_new(&self.store)
             || self.store.known_trees().iter().any(|tree| tree.is_dirty())
     }
@@ -127,6 +129,11 @@ impl Transactions {
         }
         write_statistics(editor)?;
         let placer = Placer::of(editor);
+        if self.changes.quotas.are_on() {
+            placer.assign_all(|tree| !is_changed_by_commits(tree))?;
+            tally.count_references(ExtentTree::of(editor).apply(usize::MAX)?);
+            Accounting::of(editor).account()?;
+        }
         for _ in 0..ROUNDS_MAX {
             let mut busy = false;
             tally.report.rounds += 1;

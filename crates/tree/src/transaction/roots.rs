@@ -1,6 +1,7 @@
 //! Trees come, change their roots, are copied and go: what the tree of roots says of each.
 
 use super::placer::Placer;
+use crate::accounting::add_subvolume_group;
 use crate::editor::Editor;
 use crate::error::TreeError;
 use crate::root::TreeRoot;
@@ -64,7 +65,9 @@ impl<'p> Roots<'p> {
         // references alone. The kernel makes snapshots at the end of a transaction; here the rest of it may change
         // the snapshot, and blocks made then must be younger than the key says.
         let offset = self.editor.generation.get() - 1;
-        self.plant(id, offset, &item, copy, self.editor.generation)
+        let tree = self.plant(id, offset, &item, copy, self.editor.generation)?;
+        self.editor.changes.quotas.copied(source.id(), expected.bytenr, id);
+        Ok(tree)
     }
 
     /// A root without items, for a tree that is not there yet.
@@ -106,6 +109,7 @@ impl<'p> Roots<'p> {
         let root_tree = self.editor.store.tree(RootId::ROOT_TREE)?;
         let key = Key::new(id.object_id(), KeyType::ROOT_ITEM, offset);
         self.editor.insert(&root_tree, &key, item.as_bytes())?;
+        add_subvolume_group(&self.editor, id)?;
         Ok(tree)
     }
 

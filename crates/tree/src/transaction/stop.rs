@@ -110,6 +110,7 @@ impl Transactions {
         let has_panicked = self.changes.space.is_poisoned()
             || self.changes.refs.is_poisoned()
             || self.changes.log.is_poisoned()
+            || self.changes.quotas.is_poisoned()
             || self.store.unwritten().log.is_poisoned()
             || self.store.known_trees().iter().any(|tree| tree.is_poisoned());
         if has_panicked {

@@ -4,6 +4,7 @@ mod concurrent;
 mod kernel;
 mod orphans;
 pub(crate) mod pool;
+mod quotas;
 mod rules;
 mod subvolumes;
 pub(crate) mod target;

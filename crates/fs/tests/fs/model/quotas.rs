@@ -1,0 +1,226 @@
+//! Quota groups: numbers that `btrfs check` counts for itself, and limits.
+
+use super::pool::{NEW_SUBVOLUME, Pool};
+use super::rules::{create, directory, file};
+use brindle_fs::{ErrorKind, Filesystem, InodeId, RangePair, Remaining, RootId};
+use brindle_ondisk::QgroupId;
+use brindle_ondisk::item::{QgroupLimit, QgroupLimitFlags};
+use brindle_tree::QuotaSummary;
+use zerocopy::FromZeros;
+
+/// Numbers that follow from a seed (xorshift).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+fn rescan(fs: &Filesystem) {
+    while fs.pool().quota_rescan_step().expect("counts").is_some() {}
+}
+
+fn quotas(fs: &Filesystem) -> QuotaSummary {
+    fs.pool().quotas().expect("readable").expect("quotas are on")
+}
+
+/// Referenced and exclusive bytes of a group.
+fn numbers(fs: &Filesystem, id: QgroupId) -> (u64, u64) {
+    let found = quotas(fs).groups.into_iter().find(|group| group.id == id);
+    let info = found.expect("there is such a group").info;
+    (info.rfer.get(), info.excl.get())
+}
+
+fn write(fs: &Filesystem, id: InodeId, offset: u64, bytes: &[u8]) -> Result<(), ErrorKind> {
+    let file = fs.open_file(id).expect("opens");
+    let written = fs.write(&file, offset, bytes).map_err(|error| error.kind());
+    fs.close_file(file).expect("closes");
+    written.map(|_| ())
+}
+
+fn clean_up(fs: &Filesystem) {
+    for _ in 0..3 {
+        while fs.background_step().expect("works") == Remaining::More {}
+        fs.commit().expect("durable");
+    }
+}
+
+fn named(fs: &Filesystem, directory: InodeId, name: &str) -> Option<InodeId> {
+    fs.lookup(directory, name.as_bytes()).expect("readable").map(|found| found.inode)
+}
+
+/// Does one thing of many to one of the subvolumes.
+fn step(fs: &Filesystem, numbers: &mut Numbers, live: &mut Vec<RootId>, made: &mut u64) {
+    let subvolume = live[usize::try_from(numbers.below(live.len() as u64)).expect("few")];
+    let root = InodeId::root_of(subvolume);
+    let name = format!("file-{}", numbers.below(40));
+    let known = named(fs, root, &name);
+    match numbers.below(20) {
+        0 if live.len() < 8 => {
+            *made += 1;
+            let name = format!("copy-{made}");
+            live.push(fs.snapshot(subvolume, fs.root(), name.as_bytes(), false).expect("made"));
+        }
+        1 if live.len() > 2 && subvolume != RootId::FS_TREE => {
+            fs.delete_subvolume_by_id(subvolume).expect("deleted");
+            live.retain(|id| *id != subvolume);
+        }
+        2 if live.len() < 8 => {
+            *made += 1;
+            let name = format!("new-{made}");
+            live.push(fs.create_subvolume(fs.root(), name.as_bytes(), &NEW_SUBVOLUME).expect("made"));
+        }
+        3 if known.is_some() => fs.unlink(root, name.as_bytes()).expect("there"),
+        4 => {
+            *made += 1;
+            let below = create(fs, root, &format!("many-{made}"), &directory());
+            for number in 0..300 {
+                create(fs, below, &number.to_string(), &file());
+            }
+        }
+        5 | 6 => {
+            // Data of another subvolume, shared.
+            let other = live[usize::try_from(numbers.below(live.len() as u64)).expect("few")];
+            let source = named(fs, InodeId::root_of(other), "file-1");
+            let target = known.unwrap_or_else(|| create(fs, root, &name, &file()));
+            if let Some(source) = source.filter(|source| *source != target) {
+                let (from, to) = (fs.open_file(source).expect("opens"), fs.open_file(target).expect("opens"));
+                let length = fs.attributes(source).expect("there").size / 4096 * 4096;
+                let pair =
+                    RangePair { source: &from, source_offset: 0, target: &to, target_offset: 0, length };
+                fs.clone_range(&pair).expect("shares");
+                fs.close_file(from).expect("closes");
+                fs.close_file(to).expect("closes");
+            }
+        }
+        7 => {
+            let target = known.unwrap_or_else(|| create(fs, root, &name, &file()));
+            let opened = fs.open_file(target).expect("opens");
+            fs.truncate(&opened, numbers.below(200_000)).expect("works");
+            fs.close_file(opened).expect("closes");
+        }
+        8 => fs.commit().expect("durable"),
+        9 => while fs.background_step().expect("works") == Remaining::More {},
+        _ => {
+            let target = known.unwrap_or_else(|| create(fs, root, &name, &file()));
+            let (offset, length) = (numbers.below(64) * 4096, 1 + numbers.below(100_000));
+            let byte = u8::try_from(numbers.below(250)).expect("small");
+            write(fs, target, offset, &vec![byte; usize::try_from(length).expect("small")]).expect("room");
+        }
+    }
+}
+
+/// Numbers after random changes are those that `btrfs check` counts.
+#[test]
+fn numbers_are_those_that_btrfs_counts() {
+    for (seed, nodesize) in [(1, 4096), (2, 16384), (3, 4096)] {
+        let pool = Pool::with(|options| options.nodesize = Some(nodesize));
+        let fs = pool.open();
+        create(&fs, fs.root(), "file-1", &file());
+        let early = fs.create_subvolume(fs.root(), b"early", &NEW_SUBVOLUME).expect("made");
+        fs.pool().enable_quotas().expect("room");
+        rescan(&fs);
+        fs.shutdown().expect("closes");
+        drop(fs);
+        pool.assert_btrfs_check("quotas are on");
+        let (mut random, mut live, mut made) = (Numbers(seed * 77), vec![RootId::FS_TREE, early], 0);
+        for round in 0..4 {
+            let fs = pool.open();
+            for _ in 0..60 {
+                step(&fs, &mut random, &mut live, &mut made);
+            }
+            if round == 2 {
+                fs.pool().begin_quota_rescan().expect("begins");
+                rescan(&fs);
+            }
+            if round == 3 {
+                clean_up(&fs);
+            }
+            fs.shutdown().expect("closes");
+            assert!(!quotas(&fs).is_inconsistent(), "seed {seed}, round {round}");
+            drop(fs);
+            pool.assert_clean(&format!("seed {seed}, round {round}"));
+            pool.assert_btrfs_check(&format!("seed {seed}, round {round}"));
+        }
+    }
+}
+
+#[test]
+fn a_limit_is_kept_and_deletion_makes_room() {
+    const MIB: u64 = 1 << 20;
+    let pool = Pool::new();
+    let fs = pool.open();
+    fs.pool().enable_quotas().expect("room");
+    rescan(&fs);
+    let id = fs.create_subvolume(fs.root(), b"small", &NEW_SUBVOLUME).expect("made");
+    let (group, above) = (QgroupId::of_subvolume(id), QgroupId::new(1 << 48 | 7));
+    fs.pool().create_quota_group(above).expect("room");
+    assert!(!fs.pool().assign_quota_group(group, above).expect("there"), "nothing is shared");
+    let limit = QgroupLimit {
+        flags: QgroupLimitFlags::MAX_RFER.bits().into(),
+        max_rfer: (4 * MIB).into(),
+        ..QgroupLimit::new_zeroed()
+    };
+    fs.pool().limit_quota_group(above, limit).expect("there");
+    let root = InodeId::root_of(id);
+    let full = create(&fs, root, "full", &file());
+    let mut written = 0;
+    let refused = loop {
+        match write(&fs, full, written, &vec![7; 1 << 16]) {
+            Ok(()) => written += 1 << 16,
+            Err(kind) => break kind,
+        }
+        assert!(written <= 4 * MIB, "the limit is passed");
+    };
+    assert_eq!(refused, ErrorKind::QuotaExceeded);
+    assert!(written >= 3 * MIB, "{written}");
+    fs.sync().expect("durable");
+    let used = numbers(&fs, above).0;
+    assert!(used <= 4 * MIB, "{used}");
+    let other = create(&fs, fs.root(), "other", &file());
+    write(&fs, other, 0, &vec![1; 8 << 20]).expect("not in the group");
+    fs.unlink(root, b"full").expect("deletion is never refused");
+    clean_up(&fs);
+    let next = create(&fs, root, "next", &file());
+    write(&fs, next, 0, &vec![7; 3 << 20]).expect("there is room again");
+    fs.shutdown().expect("closes");
+    drop(fs);
+    pool.assert_btrfs_check("after the limit");
+}
+
+#[test]
+fn a_snapshot_shares_and_its_deletion_gives_back() {
+    let pool = Pool::new();
+    let fs = pool.open();
+    let id = fs.create_subvolume(fs.root(), b"source", &NEW_SUBVOLUME).expect("made");
+    let root = InodeId::root_of(id);
+    for number in 0..2000 {
+        create(&fs, root, &number.to_string(), &file());
+    }
+    let data = create(&fs, root, "data", &file());
+    write(&fs, data, 0, &vec![3; 1 << 20]).expect("room");
+    fs.sync().expect("durable");
+    fs.pool().enable_quotas().expect("room");
+    rescan(&fs);
+    let before = numbers(&fs, QgroupId::of_subvolume(id));
+    assert_eq!(before.0, before.1, "nothing is shared");
+    let copy = fs.snapshot(id, fs.root(), b"copy", false).expect("made");
+    let node = u64::from(fs.pool().nodesize());
+    for root in [id, copy] {
+        assert_eq!(numbers(&fs, QgroupId::of_subvolume(root)), (before.0, node), "the root is its own");
+    }
+    fs.delete_subvolume_by_id(copy).expect("deleted");
+    clean_up(&fs);
+    assert_eq!(numbers(&fs, QgroupId::of_subvolume(id)), before);
+    assert_eq!(numbers(&fs, QgroupId::of_subvolume(copy)), (0, 0));
+    fs.pool().disable_quotas().expect("works");
+    assert!(fs.pool().quotas().expect("readable").is_none());
+    fs.shutdown().expect("closes");
+    drop(fs);
+    pool.assert_clean("quotas are off");
+    pool.assert_btrfs_check("quotas are off");
+}

@@ -1,0 +1,126 @@
+//! Face of a pool for its quota groups.
+
+use super::Pool;
+use crate::error::TreeError;
+use crate::quota_changes::QuotaChanges;
+use brindle_ondisk::item::QgroupLimit;
+use brindle_ondisk::{QgroupId, RootId};
+
+impl Pool {
+    /// Gives each subvolume a quota group, and begins to count ([`quota_rescan_step`](Self::quota_rescan_step)); nothing to
+    /// do if quotas are on. Commits; not to be called within a transaction.
+    ///
+    /// # Errors
+    /// No space, devices that fail, a pool that is only read or has simple quotas.
+    pub fn enable_quotas(&self) -> Result<(), TreeError> {
+        self.quota_changes()?.enable()
+    }
+
+    /// Gives up all quota groups, their limits included; nothing to do if quotas are off. Commits; not to be called within
+    /// a transaction.
+    ///
+    /// # Errors
+    /// No space, devices that fail, a pool that is only read.
+    pub fn disable_quotas(&self) -> Result<(), TreeError> {
+        self.quota_changes()?.disable()
+    }
+
+    /// Makes a quota group that has no members.
+    ///
+    /// # Errors
+    /// Quotas that are off, a group that is there already, no space.
+    pub fn create_quota_group(&self, id: QgroupId) -> Result<(), TreeError> {
+        self.quota_changes()?.create(id)
+    }
+
+    /// Removes a quota group.
+    ///
+    /// # Errors
+    /// Quotas that are off, a group that has members or is of a subvolume, or is not there.
+    pub fn destroy_quota_group(&self, id: QgroupId) -> Result<(), TreeError> {
+        self.quota_changes()?.destroy(id)
+    }
+
+    /// Makes a quota group part of another one, of a higher level. Returns true if the numbers can't be told from those that
+    /// there are: they are marked as inconsistent, for a rescan.
+    ///
+    /// # Errors
+    /// Quotas that are off, groups that are not there, levels that do not fit, no space.
+    pub fn assign_quota_group(&self, child: QgroupId, parent: QgroupId) -> Result<bool, TreeError> {
+        self.quota_changes()?.relate(child, parent, true)
+    }
+
+    /// Takes a quota group out of another one. Returns true as [`assign_quota_group`](Self::assign_quota_group) does.
+    ///
+    /// # Errors
+    /// Quotas that are off, groups that are not there or not related.
+    pub fn unassign_quota_group(&self, child: QgroupId, parent: QgroupId) -> Result<bool, TreeError> {
+        self.quota_changes()?.relate(child, parent, false)
+    }
+
+    /// Gives a quota group other limits, in place of all that it has.
+    ///
+    /// # Errors
+    /// Quotas that are off, a group that is not there.
+    pub fn limit_quota_group(&self, id: QgroupId, limit: QgroupLimit) -> Result<(), TreeError> {
+        self.quota_changes()?.limit(id, limit)
+    }
+
+    /// Begins to count all quota groups anew: a part at each commit, so [`quota_rescan_step`](Self::quota_rescan_step) until
+    /// it has ended.
+    ///
+    /// # Errors
+    /// Quotas that are off, a rescan that is under way.
+    pub fn begin_quota_rescan(&self) -> Result<(), TreeError> {
+        self.quota_changes()?.begin_rescan()
+    }
+
+    /// Returns true if quota groups are being counted anew.
+    pub fn is_counting_quotas(&self) -> bool {
+        self.changes().is_ok_and(|changes| changes.quotas.is_counting())
+    }
+
+    /// Counts a part, and commits. Returns the address before which everything is counted; `None` if nothing is left, or
+    /// nothing was to be done. Not to be called within a transaction.
+    ///
+    /// # Errors
+    /// Those of a commit.
+    pub fn quota_rescan_step(&self) -> Result<Option<u64>, TreeError> {
+        self.quota_changes()?.rescan_step()
+    }
+
+    /// Refuses a subvolume `bytes` more bytes of data if a limit would be exceeded; after a commit, if that may make room.
+    /// Not to be called within a transaction, nor with a tree locked.
+    ///
+    /// # Errors
+    /// [`QuotaError::Exceeded`](crate::QuotaError::Exceeded), and those of a commit.
+    pub fn check_quota(&self, subvolume: RootId, bytes: u64) -> Result<(), TreeError> {
+        let transactions = self.transactions()?;
+        let quotas = &transactions.changes().quotas;
+        if !quotas.are_on() {
+            return Ok(());
+        }
+        let check = || {
+            // Its tree may have grown since the last commit, and will for what is written now.
+            let grown = self.tree(subvolume)?.read().grown.max(0).unsigned_abs();
+            let metadata = grown.saturating_add(1).saturating_mul(self.nodesize().into());
+            Ok::<_, TreeError>(quotas.check(subvolume, bytes.saturating_add(metadata)))
+        };
+        match check()? {
+            Err(_) if quotas.may_shrink() => transactions.commit()?,
+            checked => return Ok(checked?),
+        }
+        Ok(check()??)
+    }
+
+    /// Bytes of a subvolume that are in memory, and have no extents yet, become more and less.
+    pub fn count_in_memory(&self, subvolume: RootId, more: u64, less: u64) {
+        if let Ok(changes) = self.changes() {
+            changes.quotas.count_in_memory(subvolume, more, less);
+        }
+    }
+
+    fn quota_changes(&self) -> Result<QuotaChanges<'_>, TreeError> {
+        Ok(QuotaChanges::of(self.transactions()?))
+    }
+}

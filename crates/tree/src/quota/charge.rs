@@ -1,0 +1,72 @@
+//! Limits: whether a subvolume may grow.
+
+use super::error::QuotaError;
+use super::state::{Quotas, State};
+use brindle_ondisk::item::QgroupLimitFlags;
+use brindle_ondisk::{QgroupId, RootId};
+use std::collections::BTreeSet;
+
+impl Quotas {
+    /// Refuses a subvolume `bytes` more bytes if a group that it is part of would have more than it may.
+    pub(crate) fn check(&self, subvolume: RootId, bytes: u64) -> Result<(), QuotaError> {
+        if !self.are_on() {
+            return Ok(());
+        }
+        let state = self.lock();
+        for group in state.ledger.groups_of(subvolume) {
+            if let Some(limit) = state.exceeded(group, bytes) {
+                return Err(QuotaError::Exceeded { subvolume, group, limit });
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of a subvolume that are in memory, and have no extents yet, become more and less.
+    pub(crate) fn count_in_memory(&self, subvolume: RootId, more: u64, less: u64) {
+        if !self.are_on() {
+            return;
+        }
+        let mut state = self.lock();
+        let bytes = state.in_memory.entry(subvolume).or_default();
+        *bytes = bytes.saturating_add(more).saturating_sub(less);
+        if *bytes == 0 {
+            state.in_memory.remove(&subvolume);
+        }
+    }
+
+    /// Returns true if a commit may make the numbers smaller, or what counts on top of them.
+    pub(crate) fn may_shrink(&self) -> bool {
+        self.are_on() && {
+            let state = self.lock();
+            !state.changes.touched.is_empty() || !state.changes.entered.is_empty()
+        }
+    }
+}
+
+impl State {
+    /// The limit of a group that `bytes` more bytes exceed.
+    fn exceeded(&self, id: QgroupId, bytes: u64) -> Option<u64> {
+        let group = self.ledger.groups.get(&id)?;
+        let flags = QgroupLimitFlags::from_bits_truncate(group.limit.flags.get());
+        let limits = [
+            (QgroupLimitFlags::MAX_RFER, group.limit.max_rfer.get(), group.info.rfer.get()),
+            (QgroupLimitFlags::MAX_EXCL, group.limit.max_excl.get(), group.info.excl.get()),
+        ];
+        let mut set = limits.into_iter().filter(|(flag, _, _)| flags.contains(*flag)).peekable();
+        set.peek()?;
+        let more = bytes.saturating_add(self.uncounted(id));
+        set.find(|(_, limit, used)| used.saturating_add(more) > *limit).map(|(_, limit, _)| limit)
+    }
+
+    /// Bytes that members of a group have, and its numbers do not.
+    fn uncounted(&self, id: QgroupId) -> u64 {
+        let subvolumes: BTreeSet<RootId> =
+            self.in_memory.keys().chain(self.changes.entered.keys()).copied().collect();
+        let members = subvolumes.into_iter().filter(|root| self.ledger.groups_of(*root).contains(&id));
+        let of = |root: &RootId| {
+            let in_memory = self.in_memory.get(root).copied().unwrap_or(0);
+            in_memory.saturating_add(self.changes.entered.get(root).copied().unwrap_or(0))
+        };
+        members.fold(0, |sum, root| sum.saturating_add(of(&root)))
+    }
+}

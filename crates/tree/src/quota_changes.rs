@@ -1,0 +1,231 @@
+//! Changes of quota groups: on, off, groups that come, go, join others, and limits.
+
+use crate::accounting::insert_group;
+use crate::dropping::TreeDropper;
+use crate::editor::Editor;
+use crate::error::TreeError;
+use crate::quota::error::QuotaError;
+use crate::quota::ledger::Group;
+use crate::quota::state::State;
+use crate::store::Store;
+use crate::store::cursor::Readahead;
+use crate::transaction::roots::Roots;
+use crate::transaction::{Need, Transactions};
+use brindle_ondisk::item::{QgroupLimit, QgroupStatusHeader, RootItem};
+use brindle_ondisk::{Key, KeyType, ObjectId, QgroupId, RootId};
+use std::collections::BTreeSet;
+use zerocopy::{FromZeros, IntoBytes};
+
+/// Format version of the status (`BTRFS_QGROUP_STATUS_VERSION`).
+const VERSION: u64 = 1;
+/// Blocks that turning quotas on or off changes, apart from those of many subvolumes.
+const BLOCKS: usize = 16;
+/// Groups whose items fit one block.
+const GROUPS_PER_BLOCK: usize = 20;
+/// Attempts to find the quota tree unchanged since the last commit.
+const TRIES: usize = 8;
+
+/// Quota groups of a pool that is written, to be changed.
+pub(crate) struct QuotaChanges<'t> {
+    transactions: &'t Transactions,
+}
+
+impl<'t> QuotaChanges<'t> {
+    pub(crate) fn of(transactions: &'t Transactions) -> Self {
+        Self { transactions }
+    }
+
+    /// Gives each subvolume a group, and begins to count; nothing to do if quotas are on.
+    pub(crate) fn enable(&self) -> Result<(), TreeError> {
+        if let Some(found) = self.store().quotas()? {
+            if found.is_simple() {
+                return Err(QuotaError::Simple.into());
+            }
+            if found.is_on() {
+                return Ok(());
+            }
+            self.disable()?;
+        }
+        let blocks = BLOCKS + subvolumes(self.store())?.len() / GROUPS_PER_BLOCK;
+        self.transactions
+            .exclusively_with(blocks, |editor| plant(editor).inspect_err(|error| editor.abort(error)))?;
+        self.transactions.commit()
+    }
+
+    /// Gives up all groups, their limits included; nothing to do if quotas are off.
+    pub(crate) fn disable(&self) -> Result<(), TreeError> {
+        let tree = match self.store().tree(RootId::QUOTA_TREE) {
+            Ok(tree) => tree,
+            Err(TreeError::NoTree(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        for _ in 0..TRIES {
+            self.transactions.commit()?;
+            let is_gone = self.transactions.exclusively_with(BLOCKS, |editor| {
+                if tree.is_dirty() {
+                    return Ok(false);
+                }
+                let quotas = &editor.changes.quotas;
+                quotas.turn(false);
+                *quotas.lock() = State::default();
+                let dropped = TreeDropper::of(editor).drop_part(&tree, usize::MAX);
+                dropped.inspect_err(|error| editor.abort(error))
+            })?;
+            if is_gone {
+                return self.transactions.commit();
+            }
+        }
+        Err(TreeError::Busy { running: "change of quota groups" })
+    }
+
+    /// Makes a group of no members.
+    pub(crate) fn create(&self, id: QgroupId) -> Result<(), TreeError> {
+        self.check_on()?;
+        let transaction = self.transactions.join(Need::items(2))?;
+        transaction.changes.quotas.add_group(id)?;
+        insert_group(&transaction, id)
+    }
+
+    /// Removes a group that has no members, and is of no subvolume.
+    pub(crate) fn destroy(&self, id: QgroupId) -> Result<(), TreeError> {
+        self.check_on()?;
+        if id.level() == 0 && self.store().root_item(RootId::new(id.get()))?.is_some() {
+            return Err(QuotaError::InUse(id).into());
+        }
+        let parents = {
+            let state = self.transactions.changes().quotas.lock();
+            let group = state.ledger.groups.get(&id).ok_or(QuotaError::NoGroup(id))?;
+            if !state.ledger.children(id).is_empty() {
+                return Err(QuotaError::HasMembers(id).into());
+            }
+            group.parents.clone()
+        };
+        for parent in parents {
+            self.relate(id, parent, false)?;
+        }
+        let transaction = self.transactions.join(Need::freeing(2))?;
+        transaction.changes.quotas.lock().ledger.groups.remove(&id);
+        let tree = transaction.store.tree(RootId::QUOTA_TREE)?;
+        for kind in [KeyType::QGROUP_INFO, KeyType::QGROUP_LIMIT] {
+            transaction.remove(&tree, &Key::new(ObjectId::new(0), kind, id.get()))?;
+        }
+        Ok(())
+    }
+
+    /// A group joins another one, or leaves it. Returns true if the numbers can't be told from those that there are, so that
+    /// all has to be counted anew.
+    pub(crate) fn relate(&self, child: QgroupId, parent: QgroupId, joins: bool) -> Result<bool, TreeError> {
+        self.check_on()?;
+        let transaction = self.transactions.join(Need::items(2))?;
+        let is_unknown = {
+            let mut state = transaction.changes.quotas.lock();
+            check_relation(&state, child, parent, joins)?;
+            let is_unknown = state.ledger.relate(child, parent, joins);
+            state.is_changed = true;
+            if is_unknown {
+                state.give_up();
+            }
+            is_unknown
+        };
+        let tree = transaction.store.tree(RootId::QUOTA_TREE)?;
+        for (one, other) in [(child, parent), (parent, child)] {
+            let key = Key::new(ObjectId::new(one.get()), KeyType::QGROUP_RELATION, other.get());
+            if joins {
+                transaction.replace(&tree, &key, &[])?;
+            } else {
+                transaction.remove(&tree, &key)?;
+            }
+        }
+        Ok(is_unknown)
+    }
+
+    /// Gives a group other limits.
+    pub(crate) fn limit(&self, id: QgroupId, limit: QgroupLimit) -> Result<(), TreeError> {
+        self.check_on()?;
+        let transaction = self.transactions.join(Need::items(1))?;
+        let mut state = transaction.changes.quotas.lock();
+        state.ledger.groups.get_mut(&id).ok_or(QuotaError::NoGroup(id))?.limit = limit;
+        drop(state);
+        let tree = transaction.store.tree(RootId::QUOTA_TREE)?;
+        let key = Key::new(ObjectId::new(0), KeyType::QGROUP_LIMIT, id.get());
+        transaction.replace(&tree, &key, limit.as_bytes())
+    }
+
+    /// Begins to count anew, at the commits to come.
+    pub(crate) fn begin_rescan(&self) -> Result<(), TreeError> {
+        self.check_on()?;
+        let transaction = self.transactions.join(Need::items(1))?;
+        let mut state = transaction.changes.quotas.lock();
+        if state.rescan.is_some() {
+            return Err(QuotaError::Rescanning.into());
+        }
+        state.begin_rescan();
+        Ok(())
+    }
+
+    /// Counts a part, and commits; the address before which everything is counted, `None` at the end.
+    pub(crate) fn rescan_step(&self) -> Result<Option<u64>, TreeError> {
+        self.transactions.commit()?;
+        Ok(self.transactions.changes().quotas.lock().rescan)
+    }
+
+    fn store(&self) -> &'t Store {
+        self.transactions.store()
+    }
+
+    fn check_on(&self) -> Result<(), QuotaError> {
+        if self.transactions.changes().quotas.are_on() { Ok(()) } else { Err(QuotaError::Off) }
+    }
+}
+
+/// Makes the quota tree, with a group for each subvolume.
+fn plant(editor: &Editor<'_>) -> Result<(), TreeError> {
+    let item = RootItem { refs: 1.into(), ..RootItem::new_zeroed() };
+    let tree = Roots::of(editor).create(RootId::QUOTA_TREE, 0, &item)?;
+    let mut state = State::default();
+    state.begin_rescan();
+    let status = QgroupStatusHeader {
+        version: VERSION.into(),
+        generation: editor.generation().get().into(),
+        flags: state.flags().into(),
+        rescan: 0.into(),
+    };
+    let key = Key::new(ObjectId::new(0), KeyType::QGROUP_STATUS, 0);
+    editor.insert(&tree, &key, status.as_bytes())?;
+    for subvolume in subvolumes(editor.store())? {
+        let id = QgroupId::of_subvolume(subvolume);
+        insert_group(editor, id)?;
+        state.ledger.groups.insert(id, Group::empty());
+    }
+    *editor.changes.quotas.lock() = state;
+    editor.changes.quotas.turn(true);
+    Ok(())
+}
+
+fn check_relation(state: &State, child: QgroupId, parent: QgroupId, joins: bool) -> Result<(), QuotaError> {
+    let group = state.ledger.groups.get(&child).ok_or(QuotaError::NoGroup(child))?;
+    if !state.ledger.groups.contains_key(&parent) {
+        return Err(QuotaError::NoGroup(parent));
+    }
+    match (joins, group.parents.contains(&parent)) {
+        (true, _) if child.level() >= parent.level() => Err(QuotaError::Level { child, parent }),
+        (true, true) => Err(QuotaError::Related { child, parent }),
+        (false, false) => Err(QuotaError::NotRelated { child, parent }),
+        _ => Ok(()),
+    }
+}
+
+/// Subvolumes of a pool, those that are being dropped left out.
+fn subvolumes(store: &Store) -> Result<BTreeSet<RootId>, TreeError> {
+    let roots = store.tree(RootId::ROOT_TREE)?;
+    let mut found = BTreeSet::from([RootId::FS_TREE]);
+    let mut cursor = store.cursor(&roots, Readahead::Forward);
+    cursor.seek(&Key::first_of(ObjectId::FIRST_FREE, KeyType::ROOT_ITEM))?;
+    while let Some(key) = cursor.key().filter(|key| key.objectid <= ObjectId::LAST_FREE) {
+        if key.item_type == KeyType::ROOT_ITEM {
+            found.insert(RootId::new(key.objectid.get()));
+        }
+        cursor.next()?;
+    }
+    Ok(found)
+}
