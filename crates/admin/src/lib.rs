@@ -3,6 +3,7 @@
 //! moves metadata of a pool that the kernel has mounted, with fences. [`health`] judges what is found of a pool.
 //! Must not know: the command line.
 
+pub mod activity;
 pub mod balance;
 mod caches;
 mod call;

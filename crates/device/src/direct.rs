@@ -4,7 +4,7 @@
 //! and everything would reach the device at the next flush only, instead of while more is being prepared. Reading goes
 //! through the page cache as ever; the host throws out of it what a direct write replaces.
 
-use crate::file::write_all_vectored;
+use crate::pieces::write_all_vectored;
 use rustix::fs::{OFlags, fstat};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};

@@ -6,16 +6,17 @@ use crate::class::{
 };
 use crate::direct::{DirectFile, UncachedReader};
 use crate::engine::{self, FileRequest, Target};
+use crate::pieces::write_all_vectored;
 use crate::{
-    Batch, Device, DeviceClass, DeviceError, Extent, PendingRead, ReadRequest, WritableDevice, WriteRequest,
-    wait, zero_by_writing,
+    Batch, Device, DeviceClass, DeviceError, Extent, Meter, Operation, PendingRead, ReadRequest,
+    WritableDevice, WriteRequest, wait, zero_by_writing,
 };
 use rustix::fs::{
     Advice, FallocateFlags, FileType, OFlags, SeekFrom, fadvise, fallocate, fstat, fstatfs, seek,
 };
-use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fs::{File, OpenOptions};
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
@@ -41,6 +42,7 @@ pub struct FileDevice {
     in_flight: OnceLock<Option<File>>,
     /// Bytes that one hint fetches; the kernel cuts longer ones short.
     prefetch_bytes: u64,
+    meter: Arc<Meter>,
 }
 
 impl FileDevice {
@@ -147,6 +149,7 @@ impl FileDevice {
             queue_depth,
             in_flight: OnceLock::new(),
             prefetch_bytes,
+            meter: Arc::default(),
         })
     }
 
@@ -158,6 +161,11 @@ impl FileDevice {
     /// The file as it was opened first.
     pub(crate) fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Counters of its requests.
+    pub(crate) fn meter_of_requests(&self) -> &Arc<Meter> {
+        &self.meter
     }
 
     /// The way around the host's cache, if adjacent pieces are to take it.
@@ -191,6 +199,7 @@ impl Device for FileDevice {
         let length = buffer.len();
         self.check_range(offset, length)?;
         let failed = |source| DeviceError::Read { device: self.name.to_string(), offset, length, source };
+        let _metered = self.meter.begin(Operation::Read, offset, length as u64);
         let mut at_hand = 0;
         if wait::is_awaited() {
             at_hand = self.read_at_hand(offset, buffer).unwrap_or(0);
@@ -205,7 +214,11 @@ impl Device for FileDevice {
     fn submit_reads(&self, requests: &[ReadRequest]) -> Vec<PendingRead> {
         let beyond = requests.iter().position(|read| self.check_range(read.offset, read.length).is_err());
         let (inside, outside) = requests.split_at(beyond.unwrap_or(requests.len()));
-        let target = Target { file: Arc::clone(&self.file), name: Arc::clone(&self.name) };
+        let target = Target {
+            file: Arc::clone(&self.file),
+            name: Arc::clone(&self.name),
+            meter: Arc::clone(&self.meter),
+        };
         let mut pending = engine::submit(&target, inside);
         // A request beyond the end ends the batch; the rest is answered by itself.
         if let Some((beyond, rest)) = outside.split_first() {
@@ -285,6 +298,10 @@ impl Device for FileDevice {
         }
     }
 
+    fn meter(&self) -> Option<&Meter> {
+        Some(&self.meter)
+    }
+
     fn class(&self) -> DeviceClass {
         self.class
     }
@@ -305,6 +322,7 @@ impl Device for FileDevice {
 impl WritableDevice for FileDevice {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         self.check_range(offset, bytes.len())?;
+        let _metered = self.meter.begin(Operation::Write, offset, bytes.len() as u64);
         let (device, length) = (self.name.to_string(), bytes.len() as u64);
         let written = self.file.write_all_at(bytes, offset);
         written.map_err(|source| DeviceError::Write { device, offset, length, source })
@@ -313,6 +331,7 @@ impl WritableDevice for FileDevice {
     fn write_pieces_at(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), DeviceError> {
         let length: usize = pieces.iter().map(|piece| piece.len()).sum();
         self.check_range(offset, length)?;
+        let _metered = self.meter.begin(Operation::Write, offset, length as u64);
         let device = self.name.to_string();
         let written = match self.direct_for(offset, pieces).map(|direct| direct.write(offset, pieces)) {
             Some(Ok(true)) => return Ok(()),
@@ -341,6 +360,7 @@ impl WritableDevice for FileDevice {
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
+        let _metered = self.meter.begin(Operation::Flush, 0, 0);
         self.file.sync_all().map_err(|source| DeviceError::Flush { device: self.name.to_string(), source })
     }
 
@@ -352,6 +372,7 @@ impl WritableDevice for FileDevice {
         if !self.can_discard {
             return Ok(false);
         }
+        let _metered = self.meter.begin(Operation::Discard, offset, end - offset);
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match fallocate(&self.file, flags, offset, end - offset) {
             Ok(()) => Ok(true),
@@ -368,6 +389,7 @@ impl WritableDevice for FileDevice {
         if length == 0 {
             return Ok(());
         }
+        let _metered = self.meter.begin(Operation::Write, offset, length);
         match fallocate(&self.file, FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE, offset, length) {
             Ok(()) => Ok(()),
             // Filesystems without it, and hosts that cut it short: zeros are bytes as others.
@@ -392,31 +414,6 @@ impl WritableDevice for FileDevice {
         self.size_bytes.store(size_bytes, Relaxed);
         Ok(())
     }
-}
-
-/// The most pieces that one system call takes (`IOV_MAX`).
-pub(crate) const PIECES_MAX: usize = 1024;
-
-pub(crate) fn write_all_vectored(file: &File, offset: u64, pieces: &[&[u8]]) -> io::Result<()> {
-    let mut at = offset;
-    for pieces in pieces.chunks(PIECES_MAX) {
-        let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
-        let mut left = &mut slices[..];
-        // Takes away what is empty at the beginning.
-        IoSlice::advance_slices(&mut left, 0);
-        while !left.is_empty() {
-            match pwritev(file, left, at) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => {
-                    at += written as u64;
-                    IoSlice::advance_slices(&mut left, written);
-                }
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Returns true if `length` bytes at `offset` lie within `size_bytes`.

@@ -1,9 +1,11 @@
 //! The process that this is, told from all others of all machines, and its clock.
 
+use crate::{Tally, Traffic};
 use rustix::process::{Pid, test_kill_process};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
 use std::time::Duration;
 
 /// A process of this kernel.
@@ -40,6 +42,35 @@ impl HostProcess {
         };
         Some(is_there && is_it())
     }
+}
+
+/// Requests of a block device by the kernel's counters: those of all processes, as they reach the device. `None` of anything else.
+pub fn block_traffic(device: &Path) -> Option<Traffic> {
+    let found = fs::metadata(device).ok().filter(|found| found.file_type().is_block_device())?;
+    let (major, minor) = (rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev()));
+    parse_traffic(&fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?)
+}
+
+/// The fields of a `stat` file: number, merges, sectors and milliseconds of reads and of writes, then requests under way, two times, and
+/// those of discards and flushes.
+fn parse_traffic(stat: &str) -> Option<Traffic> {
+    const SECTOR_BYTES: u64 = 512;
+    let fields: Vec<u64> = stat.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
+    let field = |index: usize| fields.get(index).copied();
+    let tally = |first: usize| {
+        Some(Tally {
+            requests: field(first)?,
+            bytes: field(first + 2)?.saturating_mul(SECTOR_BYTES),
+            time_ns: field(first + 3)?.saturating_mul(1_000_000),
+        })
+    };
+    let flushes = Tally {
+        requests: field(15).unwrap_or(0),
+        bytes: 0,
+        time_ns: field(16).unwrap_or(0).saturating_mul(1_000_000),
+    };
+    let tallies = [tally(0)?, tally(4)?, flushes, tally(11).unwrap_or_default()];
+    Some(Traffic { tallies, in_flight: field(8)?, idle_ns: 0 })
 }
 
 /// Time at which a process began, in ticks.

@@ -23,9 +23,11 @@ mod file;
 pub mod host;
 mod loop_device;
 mod memory;
+mod meter;
 mod nbd;
 mod open;
 mod overlay;
+mod pieces;
 mod request;
 mod sparse;
 mod wait;
@@ -40,6 +42,7 @@ pub use error::DeviceError;
 pub use file::FileDevice;
 pub use loop_device::LoopDevice;
 pub use memory::MemoryDevice;
+pub use meter::{Meter, Operation, RecordedRequest, Tally, Traffic};
 pub use nbd::NbdDevice;
 pub use open::{is_remote, open_device, open_device_to_write, open_device_with_claim};
 pub use overlay::OverlayDevice;
@@ -97,6 +100,11 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Number of requests, of all processes, that wait for the disk that this is or is a part of; `None` if the host does
     /// not say, as of image files. Costs a system call.
     fn host_in_flight(&self) -> Option<u32> {
+        None
+    }
+
+    /// Counters of its requests, if they are counted.
+    fn meter(&self) -> Option<&Meter> {
         None
     }
 

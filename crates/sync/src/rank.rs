@@ -156,6 +156,8 @@ ranks! {
     DeviceQueue,
     /// Memory for buffers.
     DeviceBuffers,
+    /// Record of the requests of a device.
+    RequestRecord,
 }
 
 /// A type whose locks have one rank.

@@ -9,6 +9,7 @@ mod reads;
 mod replace;
 mod scrub;
 mod space;
+mod traffic;
 mod work;
 mod write_back;
 
@@ -41,6 +42,10 @@ pub use scrub::{
     SCRUB_RESUME, SCRUB_TEXT_BYTES, ScrubLimit, ScrubPage, ScrubStart,
 };
 pub use space::{DeviceSpace, GroupSpace, SPACE_RESERVE, SpaceEntry, SpaceList, SpacePage, SpaceReport};
+pub use traffic::{
+    DeviceTraffic, MetadataCache, RecordPage, RecordedRequest, TRAFFIC_ASLEEP, TRAFFIC_COUNTED, TrafficPage,
+    TrafficReport,
+};
 pub use work::{WORK_ENDED_CANCELLED, WORK_ENDED_DONE, WORK_ENDED_FAILED, WORK_ENDED_PAUSED, WorkReport};
 pub use write_back::{WRITE_BACK_KEEP, WriteBackReport, WriteBackRequest};
 

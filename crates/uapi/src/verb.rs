@@ -7,8 +7,8 @@ use crate::message::{
     Balance, BalanceReport, BalanceStart, CommitsReport, ContentsPart, DefragmentPiece, DeviceInfo,
     DeviceReport, DeviceStart, DeviceStatistics, ExtendedFlags, FilesystemInfo, HintRequest, InodeLookup,
     KernelDefragment, KernelReplace, KernelScrub, Label, LogReport, QgroupAssign, QgroupCreate, QgroupLimits,
-    QuotaControl, QuotaRescan, ReadOnlyReason, ReadsPage, ScrubLimit, ScrubPage, ScrubStart, ServerInfo,
-    Setting, SnapshotRequest, SpaceList, SpacePage, SubvolumeInfo, SubvolumePage, TreeSearch, TrimRange,
+    QuotaControl, QuotaRescan, ReadOnlyReason, ReadsPage, RecordPage, ScrubLimit, ScrubPage, ScrubStart, ServerInfo,
+    Setting, SnapshotRequest, SpaceList, SpacePage, SubvolumeInfo, SubvolumePage, TrafficPage, TreeSearch, TrimRange,
     VolumeArguments, VolumeArgumentsV2, WriteBackReport, WriteBackRequest,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -367,6 +367,12 @@ verbs! {
     SetSetting: brindle(31), Tells(Setting), Brindle, Administrator, Quick, Nothing;
     /// A page of the reads of the devices.
     ReportReads: brindle(32), Exchanges(ReadsPage), Brindle, Judged, Quick, Nothing;
+    /// A page of the requests of the devices, and the cache of metadata.
+    ReportTraffic: brindle(33), Exchanges(TrafficPage), Brindle, Judged, Quick, Nothing;
+    /// Begins a record of the requests of all devices: 1; or ends it: 0.
+    RecordRequests: brindle(34), Tells(u64), Brindle, Administrator, Quick, Nothing;
+    /// Takes recorded requests of a device.
+    TakeRecorded: brindle(35), Exchanges(RecordPage), Brindle, Administrator, Quick, Nothing;
     /// Defragments a piece of the metadata, and says where the next one begins.
     Defragment: brindle(40), Exchanges(DefragmentPiece), Brindle, Administrator, Slow, Change;
     /// Defragments a part of the contents of the file, and says where the next one begins.

@@ -24,6 +24,7 @@ mod rescue;
 mod scan;
 mod scrub;
 mod status;
+mod traffic;
 mod volume;
 mod writable;
 mod write;
@@ -54,6 +55,7 @@ pub use scrub::{
 pub use status::{
     ChunkStatus, DeviceCounters, DeviceStatus, ReadStatistics, StripeStatus, WritableDeviceStatus,
 };
+pub use traffic::DeviceTraffic;
 pub use volume::Volume;
 pub use writable::NotWritable;
 pub use write::{SuperblockCopies, Witness, wipe_superblocks};

@@ -56,6 +56,7 @@ impl PoolHealth {
             write_back,
             commits: if is_of_kernel { None } else { Some(mounted.commits()?) },
             caches: if is_of_kernel { Vec::new() } else { mounted.caches()? },
+            activity: Some(mounted.activity()?),
         })
     }
 
@@ -94,6 +95,7 @@ impl PoolHealth {
             write_back: Some(WriteBack::of_pool(pool)?),
             commits: None,
             caches: Vec::new(),
+            activity: None,
         })
     }
 }

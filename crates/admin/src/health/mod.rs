@@ -21,6 +21,7 @@ pub use members::{Members, members};
 pub use rules::{Finding, Severity, State, findings, severity_of, state_of};
 
 use crate::{CacheLines, WriteBack};
+use crate::activity::Activity;
 use brindle_care::scrub::ScrubRecord;
 use brindle_ondisk::{BlockGroupType, DevId, Uuid};
 use brindle_policy::placement::PlacementClass;
@@ -55,6 +56,8 @@ pub struct PoolHealth {
     pub commits: Option<CommitsReport>,
     /// Devices that are flash caches, by their ids, and what these report; of a mount of brindle.
     pub caches: Vec<(u64, CacheLines)>,
+    /// Requests of the devices of a mounted pool, and its cache of metadata.
+    pub activity: Option<Activity>,
 }
 
 /// Server of a pool.

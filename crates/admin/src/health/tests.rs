@@ -41,6 +41,7 @@ fn sound() -> PoolHealth {
         write_back: None,
         commits: None,
         caches: Vec::new(),
+        activity: None,
     }
 }
 

@@ -14,6 +14,7 @@ mod writes;
 
 pub(crate) use writes::FileRequest;
 
+use crate::meter::{Meter, MeteredRequest, Operation};
 use crate::{Buffer, PendingRead};
 use std::fs::File;
 use std::io;
@@ -27,6 +28,8 @@ pub(crate) struct Target {
     pub(crate) file: Arc<File>,
     /// Its name in messages.
     pub(crate) name: Arc<str>,
+    /// Counters of its requests.
+    pub(crate) meter: Arc<Meter>,
 }
 
 /// A read of a file.
@@ -35,9 +38,16 @@ struct Read {
     target: Target,
     offset: u64,
     buffer: Buffer,
+    /// Counts the read, until it has an answer.
+    metered: Option<MeteredRequest>,
 }
 
 impl Read {
+    fn new(target: &Target, offset: u64, length: usize) -> Self {
+        let metered = Some(target.meter.begin(Operation::Read, offset, length as u64));
+        Self { target: target.clone(), offset, buffer: Buffer::new(length), metered }
+    }
+
     /// Makes the read by the calling thread, from the byte `filled` of the buffer on.
     fn make(mut self, filled: usize) -> crate::ReadAnswer {
         use std::os::unix::fs::FileExt;
@@ -58,11 +68,7 @@ impl Target {
 
 /// Submits reads; the pending reads are in the order of the requests.
 pub(crate) fn submit(target: &Target, requests: &[crate::ReadRequest]) -> Vec<PendingRead> {
-    let reads = requests.iter().map(|request| Read {
-        target: target.clone(),
-        offset: request.offset,
-        buffer: Buffer::new(request.length),
-    });
+    let reads = requests.iter().map(|request| Read::new(target, request.offset, request.length));
     static THREADS: OnceLock<Arc<Threads>> = OnceLock::new();
     match uring() {
         Some(uring) => uring.submit(reads.collect()),
@@ -110,11 +116,11 @@ mod tests {
         let bytes: Vec<u8> = (0..4u32 << 20).map(|at| (at / 512 * 7 + at % 251).to_le_bytes()[0]).collect();
         image.write_all(&bytes).expect("write");
         let file = Arc::new(File::open(image.path()).expect("open"));
-        (image, Target { file, name: "image".into() }, bytes)
+        (image, Target { file, name: "image".into(), meter: Arc::default() }, bytes)
     }
 
     fn read(target: &Target, offset: u64, length: usize) -> Read {
-        Read { target: target.clone(), offset, buffer: Buffer::new(length) }
+        Read::new(target, offset, length)
     }
 
     #[test]

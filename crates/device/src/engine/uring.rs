@@ -393,6 +393,9 @@ impl State {
         let slot = &mut self.slots[number];
         assert!(slot.request.is_some() && slot.result.is_none(), "one answer to each request");
         slot.result = Some(result);
+        if let Some(Request::Read(read)) = &mut slot.request {
+            read.metered = None;
+        }
         if slot.is_given_up {
             self.free(number);
         } else {

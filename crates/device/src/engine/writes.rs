@@ -6,7 +6,8 @@
 
 use super::uring::{Part, PartKind, Uring};
 use crate::direct::DirectFile;
-use crate::file::PIECES_MAX;
+use crate::meter::{MeteredRequest, Operation};
+use crate::pieces::PIECES_MAX;
 use crate::{Buffer, DeviceError, FileDevice, WritableDevice, WriteRequest, write_now};
 use rustix::io::Errno;
 use std::fs::File;
@@ -53,6 +54,19 @@ impl<'a> FileRequest<'a> {
         match &self.kind {
             FileRequestKind::Write(write) => write_now(self.device, write),
             FileRequestKind::Flush => self.device.flush(),
+        }
+    }
+
+    /// Begins to count it, where [`make`](Self::make) does not.
+    fn meter(&self) -> MeteredRequest {
+        let meter = self.device.meter_of_requests();
+        match &self.kind {
+            FileRequestKind::Write(write) => meter.begin(
+                Operation::Write,
+                write.offset,
+                write.pieces.iter().map(|piece| piece.len() as u64).sum(),
+            ),
+            FileRequestKind::Flush => meter.begin(Operation::Flush, 0, 0),
         }
     }
 
@@ -201,7 +215,9 @@ fn make_by_ring(requests: &[&FileRequest<'_>], uring: &Arc<Uring>) -> Vec<Result
         counts.push(of_one.len());
         parts.extend(of_one);
     }
+    let metered: Vec<_> = requests.iter().map(|request| request.meter()).collect();
     let results = uring.perform(&parts);
+    drop(metered);
     let mut at = 0;
     let judge = |(request, count): (&&FileRequest<'_>, &usize)| {
         let range = at..at + count;

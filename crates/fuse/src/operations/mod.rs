@@ -16,6 +16,7 @@ mod scrub;
 mod search;
 mod settings;
 mod subvolumes;
+mod traffic;
 mod verbs;
 mod write_back;
 

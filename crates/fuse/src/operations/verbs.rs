@@ -140,6 +140,9 @@ services! {
     GetSetting => |mount, _, asked| mount.setting(asked);
     SetSetting => |mount, _, wanted| mount.set_setting(&wanted);
     ReportReads => |mount, _, page| Ok(mount.reads_page(page.after_device));
+    ReportTraffic => |mount, _, page| Ok(mount.traffic_page(page.after_device));
+    RecordRequests => |mount, _, is_on| mount.record_requests(is_on);
+    TakeRecorded => |mount, _, page| mount.take_recorded(page.devid);
     Defragment => |mount, from, piece| mount.defragment(from.node, &piece);
     DefragmentContents => |mount, from, part| mount.defragment_contents(from.caller, from.node, &part);
 }
