@@ -40,6 +40,7 @@ mod status;
 mod stop;
 mod subvolume;
 mod tier;
+mod top;
 mod umount;
 pub(crate) mod usage;
 
@@ -79,6 +80,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Lab(lab::LabCommand),
     Status(status::StatusCommand),
+    Top(top::TopCommand),
     Map(map::MapCommand),
     Metrics(metrics::MetricsCommand),
     Ls(ls::LsCommand),
@@ -115,6 +117,7 @@ pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
         Command::Export(command) => export::run(&command),
         Command::Lab(command) => lab::run(&command),
         Command::Status(command) => status::run(&command, verbosity.verbose > 0),
+        Command::Top(command) => top::run(&command),
         Command::Map(command) => map::run(&command),
         Command::Metrics(command) => metrics::run(&command),
         Command::Ls(command) => ls::run(&command),

@@ -39,5 +39,6 @@ mod status;
 mod support;
 mod syncs;
 mod tier;
+mod top;
 mod umount;
 mod usage;

@@ -1,5 +1,6 @@
 //! Metrics of pools: state, space, devices, jobs and scrubs.
 
+use super::activity::add_activity;
 use super::exposition::{Exposition, Kind, Number};
 use super::served::add_served;
 use crate::commands::status::gather::Judged;
@@ -77,6 +78,9 @@ fn add_pool(out: &mut Exposition, uuid: &str, state: State, health: &PoolHealth,
         add_scrub(out, uuid, record, *is_running);
     }
     add_served(out, uuid, health);
+    if let Some(activity) = &health.activity {
+        add_activity(out, uuid, activity);
+    }
 }
 
 fn add_space(out: &mut Exposition, uuid: &str, health: &PoolHealth) {

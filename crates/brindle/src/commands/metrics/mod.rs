@@ -2,9 +2,10 @@
 //!
 //! # The walk
 //!
-//! `status` gathers the pools; [`families`] and [`served`] make samples of them, and [`exposition`] writes these in the text
+//! `status` gathers the pools; [`families`], [`served`] and [`activity`] make samples of them, and [`exposition`] writes these in the text
 //! format, each family once. A file is written under another name first, so that a collector reads the old one or the new one.
 
+mod activity;
 mod exposition;
 mod families;
 mod served;

@@ -102,7 +102,8 @@ fn device(device: &DeviceHealth) -> Value {
     value
 }
 
-fn group(group: &GroupHealth) -> Value {
+/// Block groups of one content, profile and class.
+pub(crate) fn group(group: &GroupHealth) -> Value {
     json!({
         "content": group.content_name(),
         "profile": group.profile_name(),
@@ -121,7 +122,8 @@ fn room(room: &RoomHealth) -> Value {
     })
 }
 
-fn job(job: &Job) -> Value {
+/// A job.
+pub(crate) fn job(job: &Job) -> Value {
     json!({ "name": job.name, "state": if job.is_running { "running" } else { "paused" }, "percent": job.percent() })
 }
 
