@@ -285,6 +285,7 @@ impl Device for FileDevice {
             }
             return self.read_at(offset, buffer);
         }
+        let metered = self.meter.begin(Operation::Read, offset, length as u64);
         let reader = self.uncached.get_or_init(|| UncachedReader::of(&self.file));
         match reader.as_ref().map(|reader| reader.read(offset, buffer)) {
             Some(Ok(())) => Ok(()),
@@ -292,6 +293,7 @@ impl Device for FileDevice {
                 Err(DeviceError::Read { device: self.name.to_string(), offset, length, source: error })
             }
             _ => {
+                drop(metered);
                 self.forget_cached(offset, length as u64);
                 self.read_at(offset, buffer)
             }
