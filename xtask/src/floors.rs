@@ -51,7 +51,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
             "walk",
         ],
     ),
-    ("crates/device/src", &["direct", "engine", "file"]),
     ("crates/fuse/src", &["adapter", "mount"]),
     ("crates/ondisk/src", &["node", "tree_checker"]),
     ("crates/policy/src/tier", &["files", "plan", "shortage"]),
