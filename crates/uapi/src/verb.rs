@@ -7,9 +7,9 @@ use crate::message::{
     Balance, BalanceReport, BalanceStart, CommitsReport, ContentsPart, DefragmentPiece, DeviceInfo,
     DeviceReport, DeviceStart, DeviceStatistics, ExtendedFlags, FilesystemInfo, HintRequest, InodeLookup,
     KernelDefragment, KernelReplace, KernelScrub, Label, LogReport, QgroupAssign, QgroupCreate, QgroupLimits,
-    QuotaControl, QuotaRescan, ReadOnlyReason, ReadsPage, RecordPage, ScrubLimit, ScrubPage, ScrubStart, ServerInfo,
-    Setting, SnapshotRequest, SpaceList, SpacePage, SubvolumeInfo, SubvolumePage, TrafficPage, TreeSearch, TrimRange,
-    VolumeArguments, VolumeArgumentsV2, WriteBackReport, WriteBackRequest,
+    QuotaControl, QuotaRescan, ReadOnlyReason, ReadsPage, RecordPage, ScrubLimit, ScrubPage, ScrubStart,
+    ServerInfo, Setting, SnapshotRequest, SpaceList, SpacePage, SubvolumeInfo, SubvolumePage, TrafficPage,
+    TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2, WriteBackReport, WriteBackRequest,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

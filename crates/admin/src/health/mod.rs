@@ -20,8 +20,8 @@ pub use find::{FoundPool, btrfs_devices, on_block_devices, on_devices, on_mounts
 pub use members::{Members, members};
 pub use rules::{Finding, Severity, State, findings, severity_of, state_of};
 
-use crate::{CacheLines, WriteBack};
 use crate::activity::Activity;
+use crate::{CacheLines, WriteBack};
 use brindle_care::scrub::ScrubRecord;
 use brindle_ondisk::{BlockGroupType, DevId, Uuid};
 use brindle_policy::placement::PlacementClass;
