@@ -457,6 +457,11 @@ impl Mounted {
         }
     }
 
+    /// Returns true for a mount of ours.
+    pub(crate) fn is_brindle(&self) -> bool {
+        self.kind == Kind::Brindle
+    }
+
     pub(crate) fn explain<T>(&self, what: &'static str, answer: Result<T, Errno>) -> Result<T, ControlError> {
         answer.map_err(|source| self.refused(what, source))
     }

@@ -181,7 +181,8 @@ impl Mounted {
         self.explain("remove a quota group", call::set::<verb::CreateQgroup>(&self.file, request))
     }
 
-    /// Makes a quota group part of another one, or takes it out. Returns true if a rescan is needed.
+    /// Makes a quota group part of another one, or takes it out. Returns true if a rescan is needed; a mount of brindle begins
+    /// it by itself.
     ///
     /// # Errors
     /// A mount that refuses.
@@ -216,7 +217,10 @@ impl Mounted {
             max_excl: if limit.is_exclusive { bytes } else { 0 },
             ..QgroupLimits::new_zeroed()
         };
-        let answer = call::fill::<verb::LimitQgroup>(&self.file, &mut request);
+        let answer = match self.is_brindle() {
+            true => call::set::<verb::LimitQuotaGroup>(&self.file, request),
+            false => call::fill::<verb::LimitQgroup>(&self.file, &mut request),
+        };
         self.explain("limit a quota group", answer)
     }
 

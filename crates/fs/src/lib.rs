@@ -73,14 +73,15 @@ pub use attributes::{Attributes, InodeId, Timestamp};
 pub use background::Remaining;
 pub use brindle_device::before_wait;
 pub use brindle_ondisk::item::RootFlags;
-pub use brindle_ondisk::item::{Compression, FileType, InodeFlags};
-pub use brindle_ondisk::{ObjectId, RootId};
+pub use brindle_ondisk::item::{Compression, FileType, InodeFlags, QgroupLimit, QgroupLimitFlags};
+pub use brindle_ondisk::{ObjectId, QgroupId, RootId};
 pub use brindle_policy::log::LogProfile;
 pub use brindle_policy::placement::{AllocationHint, PlacementClass, PlacementMode};
 pub use brindle_policy::writeback::{DestageSettings, WriteBackMode, WriteBackObstacle};
 pub use brindle_tree::{
-    CommitPhase, CommitReport, CommitStatistics, HistogramCounts, LogStatistics, Readahead, SpaceSummary,
-    Spread, SyncMeasure, TreeError, TreeKind, Unlogged, WriteBackSettings, WriteBackStatus, WriteBackWish,
+    CommitPhase, CommitReport, CommitStatistics, HistogramCounts, LogStatistics, QuotaSummary, Readahead,
+    SpaceSummary, Spread, SyncMeasure, TreeError, TreeKind, Unlogged, WriteBackSettings, WriteBackStatus,
+    WriteBackWish,
 };
 pub use brindle_volume::{LeaseMode, read_for};
 pub use bulk::encode::{BulkFormat, BulkPiece};

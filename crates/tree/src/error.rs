@@ -1,6 +1,6 @@
 //! Errors of trees, transactions and space.
 
-use crate::quota::error::QuotaError;
+use crate::quota_error::QuotaError;
 use brindle_ondisk::{CorruptNode, Defect, DevId, Generation, Key, Logical, RootId};
 use brindle_volume::{ReadError, ReplaceError, VolumeError, WriteError};
 use std::sync::Arc;

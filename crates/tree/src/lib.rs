@@ -55,6 +55,7 @@ mod pool;
 mod pressure;
 mod quota;
 mod quota_changes;
+mod quota_error;
 mod refs;
 mod relocate;
 mod root;
@@ -85,8 +86,8 @@ pub use options::{
 };
 pub use pool::Pool;
 pub use pressure::PressureListener;
-pub use quota::error::QuotaError;
 pub use quota::summary::{QuotaGroup, QuotaSummary};
+pub use quota_error::QuotaError;
 pub use refs::{DataRange, References};
 pub use relocate::destage::{Destaging, WaitingExtent};
 pub use relocate::{Moved, Observer, Relocation};

@@ -273,17 +273,18 @@ verbs! {
     SearchTree: btrfs(17), Exchanges(TreeSearch), Any, Administrator, Quick, Nothing;
 
     /// Turns quotas on or off.
-    ControlQuotas: btrfs(40), Exchanges(QuotaControl), Kernel, Administrator, Slow, Change;
-    /// Makes a quota group part of another one, or takes it out; the kernel answers 1 if a rescan is needed.
-    AssignQgroup: btrfs(41), Tells(QgroupAssign), Kernel, Administrator, Slow, Change;
+    ControlQuotas: btrfs(40), Exchanges(QuotaControl), Any, Administrator, Slow, Change;
+    /// Makes a quota group part of another one, or takes it out; the kernel answers 1 if a rescan is needed, brindle
+    /// begins it.
+    AssignQgroup: btrfs(41), Tells(QgroupAssign), Any, Administrator, Slow, Change;
     /// Makes or removes a quota group.
-    CreateQgroup: btrfs(42), Tells(QgroupCreate), Kernel, Administrator, Slow, Change;
+    CreateQgroup: btrfs(42), Tells(QgroupCreate), Any, Administrator, Slow, Change;
     /// Limits a quota group. The kernel reads the argument, though the number says that it answers.
     LimitQgroup: btrfs(43), Asks(QgroupLimits), Kernel, Administrator, Slow, Change;
     /// Begins to count quota groups anew.
-    RescanQuotas: btrfs(44), Tells(QuotaRescan), Kernel, Administrator, Slow, Change;
+    RescanQuotas: btrfs(44), Tells(QuotaRescan), Any, Administrator, Slow, Change;
     /// Progress of a rescan.
-    FollowRescan: btrfs(45), Asks(QuotaRescan), Kernel, Administrator, Quick, Nothing;
+    FollowRescan: btrfs(45), Asks(QuotaRescan), Any, Administrator, Quick, Nothing;
 
     /// Makes a device known to the kernel (`/dev/btrfs-control`).
     ScanDevice: btrfs(4), Tells(VolumeArguments), Kernel, Administrator, Slow, Nothing;
@@ -361,6 +362,8 @@ verbs! {
     SetLogProfile: brindle(25), Tells(u64), Brindle, Administrator, Slow, Change;
     /// Profile of the log.
     ReportLog: brindle(26), Asks(LogReport), Brindle, Judged, Quick, Nothing;
+    /// Limits a quota group, as [`LimitQgroup`], whose argument FUSE does not pass on.
+    LimitQuotaGroup: brindle(27), Tells(QgroupLimits), Brindle, Administrator, Slow, Change;
     /// A setting of the mount, by its name.
     GetSetting: brindle(30), Exchanges(Setting), Brindle, Judged, Quick, Nothing;
     /// Changes a setting of the mount.

@@ -228,10 +228,9 @@ pub(crate) fn explain(error: ControlError) -> Error {
         ControlError::Refused { path, source: Errno::NOTCONN, .. } => {
             anyhow!("{}: quotas are off; `brindle quota enable` turns them on", path.display())
         }
-        ControlError::Refused { path, source: Errno::NOTTY, .. } => anyhow!(
-            "{}: mounted by brindle, where quotas are only shown; mounted by the kernel they can be changed",
-            path.display()
-        ),
+        ControlError::Refused { path, source: Errno::OPNOTSUPP, .. } => {
+            anyhow!("{}: simple quotas are not changed on mounts of brindle", path.display())
+        }
         error => error.into(),
     }
 }

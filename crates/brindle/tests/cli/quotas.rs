@@ -1,5 +1,6 @@
 //! `brindle quota` and `brindle qgroup` on a mount of the kernel, beside btrfs-progs; and what they show of its devices afterwards.
 
+use super::mount::can_mount;
 use super::progs::Pool;
 use super::support::{
     assert_same_lines, brindle, brindle_fails, brindle_prints, btrfs_prints, is_root, text,
@@ -146,4 +147,46 @@ fn quotas_of_a_kernel_mount_are_changed_and_shown_as_btrfs_does() {
 
 fn run_sync(path: &Path) -> std::io::Result<()> {
     fs::File::open(path)?.sync_all()
+}
+
+/// On a mount of ours: numbers that the kernel counts as well, and a limit that is kept.
+#[test]
+fn quota_groups_of_a_mount_of_brindle_are_kept_right() {
+    if !can_mount() || !is_root("a mount of the kernel") {
+        return;
+    }
+    let made = Pool::make();
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let place = scratch.path().to_owned();
+    let (pool, at) = (text(&place), |name: &str| text(&place.join(name)).to_owned());
+    let images: Vec<&str> = made.images.iter().map(|image| text(image)).collect();
+    brindle_prints([&["mount"], &images[..], &[pool]].concat());
+    brindle_prints(["quota", "enable", pool]);
+    brindle_prints(["-q", "quota", "rescan", "-W", pool]);
+    brindle_prints(["-q", "subvolume", "create", &at("a")]);
+    fs::write(place.join("a/f"), vec![7; 3 << 20]).expect("room");
+    brindle_prints(["-q", "subvolume", "snapshot", &at("a"), &at("s")]);
+    fs::write(place.join("a/g"), vec![8; 1 << 20]).expect("room");
+    brindle_prints(["qgroup", "create", "1/100", pool]);
+    brindle_prints(["-q", "qgroup", "assign", &at("a"), "1/100", pool]);
+    brindle_prints(["-q", "quota", "rescan", "-W", pool]);
+    brindle_prints(["qgroup", "limit", "8M", "1/100", pool]);
+    let large = place.join("a/large");
+    let written = fs::write(&large, vec![9; 30 << 20]);
+    let refused = written.and_then(|()| run_sync(&large)).expect_err("past the limit");
+    assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::DQUOT.raw_os_error()), "{refused}");
+    fs::remove_file(&large).expect("deletion is never refused");
+    brindle_prints(["filesystem", "sync", pool]);
+    let shown = brindle_prints(["qgroup", "show", "--raw", "-pcre", pool]);
+    brindle_prints(["umount", pool]);
+    let devices = brindle_prints([&["qgroup", "show", "--raw", "-pcre"], &images[..]].concat());
+    assert_same_lines("on devices", shown.as_bytes(), devices.as_bytes());
+    let mount = made.mount_by_kernel();
+    let pool = text(&mount.place);
+    let status = brindle_prints(["quota", "status", pool]);
+    assert!(status.contains("Inconsistent:            no"), "{status}");
+    brindle_prints(["-q", "quota", "rescan", "-w", pool]);
+    brindle_prints(["filesystem", "sync", pool]);
+    let counted = brindle_prints(["qgroup", "show", "--raw", "-pcre", pool]);
+    assert_same_lines("counted by the kernel", shown.as_bytes(), counted.as_bytes());
 }

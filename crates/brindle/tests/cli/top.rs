@@ -5,6 +5,29 @@ use super::status::Mixed;
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::Write;
+use std::path::Path;
+use std::process::Output;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Output of `top` in two intervals while a file is written and synced again and again.
+fn top_beside_a_writer(pool: &Mixed, place: &Path) -> Output {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut written = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let mut file = File::create(place.join(format!("file{}", written % 8))).expect("new");
+                file.write_all(&[7; 5000]).and_then(|()| file.sync_all()).expect("room");
+                written += 1;
+            }
+            written
+        });
+        let output = pool.brindle(&["top", "--json", "-n", "2", "--interval", "0.3"], &[place.to_owned()]);
+        stop.store(true, Ordering::Relaxed);
+        assert!(writer.join().expect("no panic") > 0);
+        output
+    })
+}
 
 #[test]
 fn top_shows_the_work_of_a_mount_a_line_an_interval() {
@@ -14,23 +37,7 @@ fn top_shows_the_work_of_a_mount_a_line_an_interval() {
     let pool = Mixed::make();
     pool.mount();
     let place = pool.place();
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    let output = std::thread::scope(|scope| {
-        let writer = scope.spawn(|| {
-            let mut written = 0;
-            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                let mut file = File::create(place.join(format!("file{}", written % 8))).expect("new");
-                file.write_all(&[7; 5000]).and_then(|()| file.sync_all()).expect("room");
-                written += 1;
-            }
-            written
-        });
-        let output =
-            pool.brindle(&["top", "--json", "-n", "2", "--interval", "0.3"], std::slice::from_ref(&place));
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        assert!(writer.join().expect("no panic") > 0);
-        output
-    });
+    let output = top_beside_a_writer(&pool, &place);
     assert!(output.status.success(), "{output:?}");
     let lines: Vec<Value> = output
         .stdout

@@ -302,6 +302,10 @@ fn a_copy_of_the_superblock_that_is_one_behind_is_no_damage() {
 fn check_behind(pool: &mut Pool, commits: u64) -> (bool, Vec<String>) {
     let behind = |superblock: &mut Superblock| {
         superblock.generation = Generation::new(superblock.generation.get() - commits);
+        let backups = superblock.super_roots;
+        if let Some(backup) = backups.iter().find(|backup| backup.tree_root_gen == superblock.generation) {
+            (superblock.root, superblock.root_level) = (backup.tree_root, backup.tree_root_level);
+        }
     };
     pool.edit_superblock_of(1, 0..2, behind);
     let report = pool.check(&CheckOptions::default());

@@ -11,6 +11,7 @@ mod directories;
 mod durability;
 mod long_work;
 mod names;
+mod quotas;
 mod remount;
 mod scrub;
 mod search;

@@ -112,6 +112,11 @@ services! {
     SetLabel => |mount, _, label| mount.set_label(&label);
     Trim => |mount, _, range| mount.trim(range);
     SearchTree => |mount, _, asked| mount.search(asked);
+    ControlQuotas => |mount, _, asked| mount.control_quotas(asked);
+    AssignQgroup => |mount, _, asked| mount.relate_quota_groups(&asked);
+    CreateQgroup => |mount, _, asked| mount.change_quota_group(&asked);
+    RescanQuotas => |mount, _, _| mount.rescan_quotas();
+    FollowRescan => |mount, _, ()| mount.quota_rescan();
     Snapshot => |mount, from, request| mount.snapshot(from.caller, from.node, &request);
     ListSubvolumes => |mount, _, page| mount.subvolume_page(page.after);
     DescribeServer => |mount, _, ()| Ok(mount.server_info());
@@ -137,6 +142,7 @@ services! {
     ReportWriteBack => |mount, _, ()| mount.write_back_report();
     SetLogProfile => |mount, _, copies| mount.set_log_profile(copies);
     ReportLog => |mount, _, ()| mount.log_report();
+    LimitQuotaGroup => |mount, from, limits| mount.limit_quota_group(from.node, &limits);
     GetSetting => |mount, _, asked| mount.setting(asked);
     SetSetting => |mount, _, wanted| mount.set_setting(&wanted);
     ReportReads => |mount, _, page| Ok(mount.reads_page(page.after_device));

@@ -144,7 +144,7 @@ pub(super) fn add(sums: &mut Sums, is_counted: bool, bytes: u64, by: (&Arc<Reach
     }
 }
 
-/// What reached an extent if each snapshot since had been there.
+/// Subvolumes that would have reached an extent if each snapshot since had been there.
 fn with_copies(found: Reached, copies: &[(RootId, RootId)]) -> Reached {
     if !copies.iter().any(|(source, _)| found.by.contains(source)) {
         return found;
@@ -158,7 +158,7 @@ fn with_copies(found: Reached, copies: &[(RootId, RootId)]) -> Reached {
     Reached { extent: found.extent, by: Arc::new(by.into_iter().collect()) }
 }
 
-/// What a block refers to.
+/// Addresses that a block refers to.
 fn below(reach: &Reach<'_, '_>, extent: &Extent) -> Result<BTreeSet<Logical>, TreeError> {
     let ExtentKind::Block { level, .. } = extent.kind else { return Ok(BTreeSet::new()) };
     let node = reach.block(extent.start, level)?;

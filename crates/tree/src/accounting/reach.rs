@@ -24,7 +24,7 @@ const COMPRESSED_BYTES_MAX: u64 = 128 << 10;
 /// Steps from an extent up to a root: levels of trees, and a leaf's extent.
 const DEPTH_MAX: usize = 16;
 
-/// What reaches extents at one moment.
+/// Ways from extents up to subvolumes, at one moment.
 pub(super) struct Reach<'e, 'p> {
     editor: &'e Editor<'p>,
     trees: Trees<'p>,
@@ -57,10 +57,10 @@ impl<'e, 'p> Reach<'e, 'p> {
 
     /// The extent that begins at an address, and the subvolumes that reach it; `None` if none begins there.
     pub(super) fn extent(&mut self, at: Logical) -> Result<Option<Reached>, TreeError> {
-        let Some((extent, referrers)) = self.editor.references().recorded_at(&self.extents, at)? else {
+        let Some((extent, known)) = self.editor.references().recorded_at(&self.extents, at)? else {
             return Ok(None);
         };
-        let by = self.follow(&extent, &referrers, 0)?;
+        let by = self.follow(&extent, &known.referrers, 0)?;
         Ok(Some(Reached { extent, by }))
     }
 
@@ -74,10 +74,10 @@ impl<'e, 'p> Reach<'e, 'p> {
         if let Some(known) = self.known.get(&at) {
             return Ok(Arc::clone(known));
         }
-        let Some((extent, referrers)) = self.editor.references().recorded_at(&self.extents, at)? else {
+        let Some((extent, known)) = self.editor.references().recorded_at(&self.extents, at)? else {
             return Err(refuse(at, "block that refers to others is not in the extent tree"));
         };
-        self.follow(&extent, &referrers, depth)
+        self.follow(&extent, &known.referrers, depth)
     }
 
     fn follow(
@@ -150,7 +150,7 @@ impl<'e, 'p> Reach<'e, 'p> {
         Ok(())
     }
 
-    /// What reaches a block that a subvolume has.
+    /// Subvolumes that reach a block that one of them has.
     fn reaching_in(
         &mut self,
         subvolume: &Subvolume,

@@ -1,7 +1,7 @@
 //! Limits: whether a subvolume may grow.
 
-use super::error::QuotaError;
 use super::state::{Quotas, State};
+use crate::quota_error::QuotaError;
 use brindle_ondisk::item::QgroupLimitFlags;
 use brindle_ondisk::{QgroupId, RootId};
 use std::collections::BTreeSet;

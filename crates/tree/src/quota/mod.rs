@@ -1,4 +1,4 @@
-//! Quota groups: how much each subvolume, and each group of subvolumes, refers to, and how much of that nobody else does.
+//! Quota groups: how much each subvolume, and each group of subvolumes, refers to, and how much of that no other does.
 //!
 //! The walk: while references are applied, the extents that they belong to are *touched* ([`state`]). A commit that has
 //! settled the subvolumes looks at each touched extent twice (`accounting`): by the trees of the last commit, and by those
@@ -18,7 +18,6 @@
 //! Limits ([`charge`]) count what the last commit has, what has been given extents since, and what is still in memory.
 
 mod charge;
-pub(crate) mod error;
 pub(crate) mod ledger;
 pub(crate) mod state;
 pub(crate) mod summary;

@@ -1,9 +1,9 @@
-//! What a pool that is written knows of its quota groups.
+//! Quota groups of a pool that is written, as they are in memory.
 
-use super::error::QuotaError;
 use super::ledger::{Group, Ledger};
 use super::summary;
 use crate::error::TreeError;
+use crate::quota_error::QuotaError;
 use crate::store::Store;
 use brindle_ondisk::item::{QgroupInfo, QgroupStatusFlags};
 use brindle_ondisk::{Logical, QgroupId, RootId, to_u64};
@@ -39,7 +39,7 @@ pub(crate) struct State {
     pub(crate) in_memory: HashMap<RootId, u64>,
 }
 
-/// What is not in the numbers yet.
+/// Changes that are not in the numbers yet.
 #[derive(Default)]
 pub(crate) struct Changed {
     /// Extents whose references have changed.
@@ -62,7 +62,7 @@ impl Quotas {
             return Ok(quotas);
         };
         let mut state = quotas.lock();
-        // Whoever wrote the pool last without quotas has left the numbers as they were.
+        // A system that wrote the pool last without its quotas has left the numbers as they were.
         let is_current = found.generation == store.superblock().generation.get();
         state.is_inconsistent = found.is_inconsistent() || !is_current;
         state.is_changed = !is_current;

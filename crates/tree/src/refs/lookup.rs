@@ -105,21 +105,19 @@ impl References<'_> {
         Ok(counts.iter().any(|(who, count)| *who != own && *count > 0))
     }
 
-    /// The extent that begins at an address, as an extent tree has it, and the owners of its references; `None` if none
-    /// begins there.
+    /// The extent that begins at an address, as an extent tree has it; `None` if none begins there.
     pub(crate) fn recorded_at(
         &self,
         tree: &Arc<Tree>,
         start: Logical,
-    ) -> Result<Option<(Extent, Vec<(Referrer, i64)>)>, TreeError> {
+    ) -> Result<Option<(Extent, Recorded)>, TreeError> {
         let Some((key, record)) = self.find_item(tree, start)? else { return Ok(None) };
         let is_block = record.flags().contains(ExtentFlags::TREE_BLOCK);
         let extent = match record.level(&key) {
             Some(level) if is_block => self.block_extent(start, level, Key::MIN),
             _ => Extent::data(DataRange { start, length: key.offset() }),
         };
-        let recorded = self.recorded(tree, &extent)?;
-        Ok(recorded.map(|recorded| (extent, recorded.referrers)))
+        Ok(self.recorded(tree, &extent)?.map(|recorded| (extent, recorded)))
     }
 
     /// Everything that an extent tree has of an extent, whatever waits; `None` if it has nothing.

@@ -31,7 +31,7 @@ const MIRRORS: Layout = Layout {
 };
 
 /// Ranks that the work does not reach, each with the reason why it need not.
-const NOT_REACHED: [(Rank, &str); 10] = [
+const NOT_REACHED: [(Rank, &str); 13] = [
     (Rank::BulkRuns, "a pool that is filled in bulk has no superblocks yet"),
     (Rank::BulkFailure, "a pool that is filled in bulk has no superblocks yet"),
     (Rank::UpkeepCalls, "threads of the upkeep, which these programs do without; what they do, others do"),
@@ -39,9 +39,12 @@ const NOT_REACHED: [(Rank, &str); 10] = [
     (Rank::Lease, "only in pools with a lease; they are below"),
     (Rank::LogPreparation, "only where entries of a log are prepared under a lock; the others are below"),
     (Rank::Backlog, "notes of the policy that reads by load, which no write looks at"),
+    (Rank::Quotas, "only in pools with quota groups; they are below"),
+    (Rank::CachesInUse, "these devices have no cache"),
     (Rank::FlashCache, "these devices have no cache"),
     (Rank::DeviceRequest, "engines of files; these devices are in memory"),
     (Rank::DeviceQueue, "engines of files; these devices are in memory"),
+    (Rank::RequestRecord, "requests of files; these devices are in memory"),
 ];
 
 /// Number of places that are tried of each rank and moment.
@@ -72,6 +75,18 @@ impl Scene {
             devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
         layout.mkfs(&writable);
         Self { images: devices.iter().map(|device| device.image()).collect(), ..scene }
+    }
+
+    /// The same pool with quota groups.
+    fn with_quotas(self) -> Self {
+        let devices = self.devices();
+        let writable: Vec<_> =
+            devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
+        let filesystem = Pool::on(writable, &self.layout).open().expect("a new pool");
+        filesystem.pool().enable_quotas().expect("room");
+        while filesystem.pool().quota_rescan_step().expect("counts").is_some() {}
+        filesystem.shutdown().expect("closes");
+        Self { images: devices.iter().map(|device| device.image()).collect(), ..self }
     }
 
     fn devices(&self) -> Vec<Arc<ImageDevice>> {
@@ -210,6 +225,11 @@ fn a_panic_while_parity_is_written_leaves_the_last_commit() {
 fn a_panic_while_entries_are_prepared_under_a_lock_leaves_the_last_commit() {
     let scene = Scene { log_prepare_locked: true, ..Scene::new(MIRRORS) };
     panic_at_all(&scene, &[Rank::LogPreparation, Rank::LogState]);
+}
+
+#[test]
+fn a_panic_at_the_lock_of_quota_groups_leaves_the_last_commit() {
+    panic_at_all(&Scene::new(MIRRORS).with_quotas(), &[Rank::Quotas]);
 }
 
 #[test]
