@@ -12,7 +12,7 @@
 //!    newest commit; one without the newest root has missed that commit, and is stale.
 //! 4. *Marks.* A device that has been written since the pool is written without it, by its mark in the chunk tree, and lacks the newest
 //!    root, was written apart. One that holds it was taken in again by a system that does not know the mark, and is stale until it
-//!    rejoins: nothing tells that it has everything.
+//!    is replaced: nothing tells that it has everything.
 //!
 //! None of them takes a legal state for two histories. A crash leaves superblocks of different ages, which have recorded the same
 //! roots for the same generations; a device that slept is an ancestor; a lost write of a tree block leaves an older one, which
