@@ -77,7 +77,7 @@ pub fn create(
 /// Number of slots that a cache would have; its memory is [`MEMORY_PER_SLOT`] times that.
 ///
 /// # Errors
-/// As of [`create`].
+/// Errors are those of [`create`].
 pub fn planned_slots(
     flash: &dyn WritableDevice,
     disk: &dyn WritableDevice,

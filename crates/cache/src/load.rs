@@ -118,7 +118,7 @@ pub fn load(
 /// Opens the cache on a flash device to read it, and writes neither device.
 ///
 /// # Errors
-/// As of [`load`].
+/// Errors are those of [`load`].
 pub fn load_to_read(
     flash: &Arc<dyn WritableDevice>,
     disk: &Arc<dyn WritableDevice>,

@@ -78,7 +78,7 @@ pub fn open_device_to_write(word: &Path) -> Result<Arc<dyn WritableDevice>, Devi
 /// Opens a device for reading and writing, with the claim on a block device apart. A cache keeps its claims.
 ///
 /// # Errors
-/// As of [`open_device_to_write`].
+/// Errors are those of [`open_device_to_write`].
 pub fn open_device_with_claim(word: &Path) -> Result<(Arc<dyn WritableDevice>, Option<Claim>), DeviceError> {
     Ok(match opened(word, true)? {
         Some(cached) => (cached, None),

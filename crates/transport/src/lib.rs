@@ -13,7 +13,7 @@
 //! A caller that is killed while it waits is told EINTR, unless something was changed for it (`interrupt`).
 //! `turns` chooses the thread that waits for the next request. [`Notifier`] tells the kernel what to forget.
 //!
-//! Where that was agreed on, requests come by rings instead (`ring`), to the same decoder.
+//! Requests come by rings instead (`ring`) where that was agreed on, to the same decoder.
 //!
 //! Messages are trusted as little as bytes on a disk: a message that is too short, or a name without an end, is refused
 //! with EINVAL and a line in the log; operations that are not in [`Operation`] are answered with ENOSYS, which the
