@@ -18,6 +18,7 @@ pub mod compare;
 mod disk;
 mod error;
 mod model;
+pub mod plan;
 mod report;
 mod run;
 mod serve;

@@ -23,6 +23,7 @@ mod mount;
 mod names;
 mod nbd;
 mod placement;
+mod plan;
 mod progs;
 mod quotas;
 mod racing;

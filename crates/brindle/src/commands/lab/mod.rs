@@ -3,7 +3,9 @@
 mod compare;
 mod disk;
 mod models;
+mod plan;
 mod power;
+mod record;
 mod report;
 mod run;
 mod stats;
@@ -50,6 +52,8 @@ pub(crate) enum LabCommand {
     Run(run::RunCommand),
     Compare(compare::CompareCommand),
     Report(report::ReportCommand),
+    Record(record::RecordCommand),
+    Plan(plan::PlanCommand),
 }
 
 /// Runs one of the commands.
@@ -64,5 +68,7 @@ pub(crate) fn run(command: &LabCommand) -> Result<ExitCode> {
         LabCommand::Run(command) => run::run(command),
         LabCommand::Compare(command) => compare::run(command),
         LabCommand::Report(command) => report::run(command),
+        LabCommand::Record(command) => record::run(command),
+        LabCommand::Plan(command) => plan::run(command),
     }
 }

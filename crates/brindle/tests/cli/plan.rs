@@ -1,0 +1,67 @@
+//! `lab record` and `lab plan`: requests of a mount, and their replay with and without an SSD.
+
+use super::mount::{can_mount, unmount};
+use super::status::Mixed;
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[test]
+fn requests_of_a_mount_are_recorded_and_replayed_in_each_role() {
+    if !can_mount() {
+        return;
+    }
+    let pool = Mixed::make();
+    pool.mount();
+    let place = pool.place();
+    let (record, stop) = (place.with_file_name("record"), AtomicBool::new(false));
+    let output = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0.. {
+                let mut file = File::create(place.join(format!("file{}", number % 8))).expect("new");
+                file.write_all(&[7; 5000]).and_then(|()| file.sync_all()).expect("room");
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        });
+        let words = ["lab", "record", "--seconds", "1", "--output", record.to_str().expect("a name")];
+        let output = pool.brindle(&words, std::slice::from_ref(&place));
+        stop.store(true, Ordering::Relaxed);
+        output
+    });
+    assert!(output.status.success(), "{output:?}");
+    unmount(&place);
+    let text = fs::read_to_string(&record).expect("a record");
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let (header, requests) = lines.split_first().expect("a header");
+    assert_eq!(header["disks"].as_array().map(Vec::len), Some(3), "{header}");
+    let is = |operation: &str, is_metadata: bool| {
+        requests.iter().any(|it| it["operation"] == operation && it["is_metadata"] == is_metadata)
+    };
+    assert!(is("write", true) && is("write", false) && is("flush", true), "{text}");
+
+    let plan = pool.brindle(&["lab", "plan", "--json", "--size", "1G"], &[record]);
+    let plan: Value = serde_json::from_slice(&plan.stdout).expect("JSON");
+    let roles = plan["roles"].as_array().expect("a list");
+    let names: Vec<_> = roles.iter().map(|role| role["role"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["none", "metadata", "write-back", "cache"]);
+    assert!(roles.iter().all(|role| role["elapsed_ns"].as_u64() > Some(0)), "{plan}");
+    assert!(roles[2]["destage_bytes"].as_u64() > Some(0), "{plan}");
+}
+
+#[test]
+fn numbers_make_a_plan_and_nonsense_is_refused() {
+    let pool = Mixed::make();
+    let words = ["lab", "plan", "--size", "1G", "--files", "50", "--syncs-per-second", "20"];
+    let found = String::from_utf8(pool.brindle(&words, &[]).stdout).expect("text");
+    assert!(
+        found.starts_with("modelled hdd, and ssd of 1.00GiB\n") && found.contains("\nwrite-back "),
+        "{found}"
+    );
+    assert_eq!(pool.brindle(&["lab", "plan"], &[]).status.code(), Some(2));
+    assert_eq!(pool.brindle(&["lab", "plan", "--disk", "tape", "--files", "1"], &[]).status.code(), Some(2));
+    let refused = pool.brindle(&["lab", "plan"], &pool.images[..1]);
+    assert_eq!((refused.status.code(), refused.stdout.len()), (Some(1), 0));
+}
