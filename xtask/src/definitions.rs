@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Crates that keep the rule.
-const CRATES: [&str; 2] = ["fs", "tree"];
+const CRATES: [&str; 3] = ["fs", "fuse", "tree"];
 
 /// A path by its parts, from the crate's root on.
 pub(crate) type Parts = Vec<String>;

@@ -1,7 +1,7 @@
 //! Attributes, times and flags in the words of the transport.
 
 use crate::attributes::{BLOCK_BYTES, Stat};
-use crate::operations::WriteOrigin;
+use crate::operations::contents::WriteOrigin;
 use crate::permission::{Caller, Ids};
 use brindle_fs::{FileType, NewInode, NewTime, Timestamp};
 use brindle_transport::{Attributes, DesiredTime, OpenAnswers, Time, WriteKind};

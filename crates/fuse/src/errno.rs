@@ -12,6 +12,11 @@ pub(crate) fn errno_of(error: &FsError) -> Errno {
     errno
 }
 
+/// The number of an error.
+pub(crate) fn number<T>(result: Result<T, FsError>) -> Result<T, Errno> {
+    result.map_err(|error| errno_of(&error))
+}
+
 fn number_of(kind: ErrorKind) -> Errno {
     match kind {
         ErrorKind::NotFound => Errno::NOENT,

@@ -18,6 +18,7 @@ mod adapter;
 mod attributes;
 mod convert;
 mod directory_handles;
+mod ending;
 mod errno;
 mod flags;
 mod handles;

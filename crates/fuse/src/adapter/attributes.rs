@@ -27,8 +27,8 @@ impl Adapter {
     /// Time for which the kernel may keep the attributes in the next answer.
     pub(super) fn ttl(&self, stat: &Stat) -> Duration {
         match stat.kind {
-            FileType::Regular if self.operations.has_refusal(stat.ino) => Duration::ZERO,
-            FileType::Regular if self.operations.tells_unsettled(stat) => UNSETTLED_TTL,
+            FileType::Regular if self.operations.refusals.has(stat.ino) => Duration::ZERO,
+            FileType::Regular if self.operations.pages.tells_unsettled(stat) => UNSETTLED_TTL,
             _ => TTL,
         }
     }
@@ -50,12 +50,12 @@ impl Adapter {
 
     /// Answers a request for attributes. The kernel names a handle before write(2), and not for stat(2).
     pub(super) fn attributes(&self, node: u64, handle: Option<u64>, reply: Reply<kind::Attributes>) {
-        if let Some(handle) = handle.filter(|_| self.operations.has_refusal(node))
-            && let Some(error) = self.operations.refusal_for(node, handle)
+        if let Some(handle) = handle.filter(|_| self.operations.refusals.has(node))
+            && let Some(error) = self.operations.refusals.error_for(node, handle)
         {
             return reply.error(error);
         }
-        match self.operations.stat(node) {
+        match self.operations.nodes.stat(node) {
             Ok(stat) if handle.is_none() && self.may_lack_pages(&stat) => {
                 self.gather_pages_first(stat, move |ttl, stat| reply.attributes(ttl, &attributes_of(stat)));
             }
@@ -67,7 +67,7 @@ impl Adapter {
     pub(super) fn extended_attributes(&self, node: u64, reply: Reply<kind::Extended>) {
         let extended =
             |stat: &Stat| Extended { attributes: attributes_of(stat), born: Some(time_of(stat.created)) };
-        match self.operations.stat(node) {
+        match self.operations.nodes.stat(node) {
             Ok(stat) if self.may_lack_pages(&stat) => {
                 self.gather_pages_first(stat, move |ttl, stat| reply.extended(ttl, &extended(stat)));
             }
@@ -102,7 +102,7 @@ impl Adapter {
         if change.size.is_some() && !reply.begin() {
             return;
         }
-        let set = self.operations.set_attributes(caller, node, handle.is_some(), &change);
+        let set = self.operations.attributes.set(caller, node, handle.is_some(), &change);
         reply.settle(set, |reply, stat| self.reply_attributes(&stat, reply));
     }
 
@@ -110,7 +110,7 @@ impl Adapter {
     fn may_lack_pages(&self, stat: &Stat) -> bool {
         stat.kind == FileType::Regular
             && stat.blocks == 0
-            && self.operations.has_writer(stat.ino).unwrap_or(false)
+            && self.operations.files.has_writer(stat.ino).unwrap_or(false)
     }
 
     fn gather_pages_first(&self, before: Stat, answer: impl FnOnce(Duration, &Stat) + Send + 'static) {
@@ -118,13 +118,13 @@ impl Adapter {
         self.stale_pages.run(Box::new(move || {
             let mut stat = before;
             for range in &PAGES {
-                operations.forget_contents(before.ino, range);
-                stat = operations.stat(before.ino).unwrap_or(before);
+                operations.pages.forget(before.ino, range);
+                stat = operations.nodes.stat(before.ino).unwrap_or(before);
                 if stat.blocks > 0 {
                     break;
                 }
             }
-            operations.tells_unsettled(&stat);
+            operations.pages.tells_unsettled(&stat);
             answer(UNSETTLED_TTL, &stat);
         }));
     }

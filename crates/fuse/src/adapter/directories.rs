@@ -3,7 +3,7 @@
 use super::Adapter;
 use crate::attributes::Stat;
 use crate::convert::type_bits;
-use crate::operations;
+use crate::operations::directories as listing;
 use brindle_transport::{DirectoryOperation, Entry, Listed, OpenAnswers, Opened, Reply, kind};
 use rustix::io::Errno;
 use std::ops::ControlFlow;
@@ -15,11 +15,11 @@ impl Adapter {
                 let opened = self.open_directory(node);
                 let handle = opened.map_or(0, |opened| opened.handle);
                 if !reply.deliver(opened, |reply, opened| reply.opened(&opened)) {
-                    self.operations.close_directory(handle);
+                    self.operations.directories.close(handle);
                 }
             }
             DirectoryOperation::Release { handle, reply } => {
-                self.operations.close_directory(handle);
+                self.operations.directories.close(handle);
                 reply.done();
             }
             DirectoryOperation::Read { handle, offset, reply } => self.list(node, handle, offset, reply),
@@ -27,7 +27,7 @@ impl Adapter {
                 self.list_with_attributes(node, handle, offset, reply);
             }
             DirectoryOperation::Sync { reply } => {
-                let synced = self.if_written(|| self.operations.sync_directory(node));
+                let synced = self.if_written(|| self.operations.durability.sync_directory(node));
                 reply.settle(synced, |reply, ()| reply.done());
             }
         }
@@ -39,22 +39,22 @@ impl Adapter {
         if self.opens_alone.directories {
             return Err(Errno::NOSYS);
         }
-        if !self.operations.is_written() {
+        if !self.operations.mode.is_written() {
             return Ok(Opened { handle: 0, answers: cached });
         }
-        let (handle, fills_cache) = self.operations.open_directory(node)?;
+        let (handle, fills_cache) = self.operations.directories.open(node)?;
         Ok(Opened { handle, answers: if fills_cache { cached } else { OpenAnswers::KEEP_CACHE } })
     }
 
     /// Lists names.
     fn list(&self, node: u64, handle: u64, offset: u64, mut reply: Reply<kind::Names>) {
         let mut is_empty = true;
-        let mut emit = |entry: operations::Listed<'_>| {
+        let mut emit = |entry: listing::Listed<'_>| {
             let is_full = reply.add(&listed(&entry));
             is_empty &= is_full;
             if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        match self.operations.list((node, handle), offset, false, &mut emit) {
+        match self.operations.directories.list((node, handle), offset, false, &mut emit) {
             // Entries that were listed before the error are not lost; the error comes with the next call.
             Err(error) if is_empty => reply.error(error),
             _ => reply.listed(),
@@ -64,7 +64,7 @@ impl Adapter {
     /// Lists names, with the attributes of all that is named.
     fn list_with_attributes(&self, node: u64, handle: u64, offset: u64, mut reply: Reply<kind::NamesPlus>) {
         let mut is_empty = true;
-        let mut emit = |entry: operations::Listed<'_>| {
+        let mut emit = |entry: listing::Listed<'_>| {
             // The kernel makes no nodes of the first two. Attributes that could not be read are asked for by name when they
             // are needed, and fail then.
             let is_dot = matches!(entry.name, b"." | b"..");
@@ -76,13 +76,13 @@ impl Adapter {
             is_empty &= is_full;
             if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        match self.operations.list((node, handle), offset, true, &mut emit) {
+        match self.operations.directories.list((node, handle), offset, true, &mut emit) {
             Err(error) if is_empty => reply.error(error),
-            _ => reply.listed().into_iter().for_each(|node| self.operations.forget_unanswered(node)),
+            _ => reply.listed().into_iter().for_each(|node| self.operations.nodes.forget_unanswered(node)),
         }
     }
 }
 
-fn listed<'a>(entry: &operations::Listed<'a>) -> Listed<'a> {
+fn listed<'a>(entry: &listing::Listed<'a>) -> Listed<'a> {
     Listed { name: entry.name, ino: entry.ino, offset: entry.offset, mode: type_bits(entry.kind) }
 }

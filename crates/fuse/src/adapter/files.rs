@@ -35,11 +35,11 @@ impl Adapter {
                 let opened = self.open(caller, node, flags);
                 let handle = opened.map_or(0, |opened| opened.handle);
                 if !reply.deliver(opened, |reply, opened| reply.opened(&opened)) {
-                    operations.close(handle);
+                    operations.openings.close(handle);
                 }
             }
             FileOperation::Release { handle, reply } => {
-                operations.close(handle);
+                operations.openings.close(handle);
                 reply.done();
             }
             FileOperation::Read { handle, offset, reply, .. } => {
@@ -48,7 +48,7 @@ impl Adapter {
             }
             FileOperation::Write { write, reply } => self.write(caller, node, &write, reply),
             FileOperation::Sync { handle, reply, .. } => {
-                let synced = self.if_written(|| operations.sync(node, handle));
+                let synced = self.if_written(|| operations.durability.sync(node, handle));
                 reply.settle(synced, |reply, ()| reply.done());
             }
             FileOperation::Allocate { handle, offset, length, mode, reply } => {
@@ -56,7 +56,8 @@ impl Adapter {
                     return;
                 }
                 let range = offset..offset.saturating_add(length);
-                let allocated = operations.allocate(caller, node, handle, &range, mode.cast_signed());
+                let allocated =
+                    operations.contents.allocate(caller, node, handle, &range, mode.cast_signed());
                 reply.settle(allocated, |reply, ()| reply.done());
             }
             FileOperation::Seek { handle, offset, whence, reply } => {
@@ -76,7 +77,7 @@ impl Adapter {
                 } = copy;
                 let from = (node, source_handle, source_offset);
                 let to = (target, target_handle, target_offset);
-                reply.settle(operations.copy(caller, from, to, length), Reply::copied);
+                reply.settle(operations.contents.copy(caller, from, to, length), Reply::copied);
             }
         }
     }
@@ -85,15 +86,15 @@ impl Adapter {
         if self.opens_alone.files {
             return Err(Errno::NOSYS);
         }
-        if !self.operations.is_written() {
+        if !self.operations.mode.is_written() {
             return Ok(Opened { handle: 0, answers: OpenAnswers::KEEP_CACHE | OpenAnswers::NOFLUSH });
         }
-        let (handle, is_past_cache) = self.operations.open(caller, node, flags)?;
+        let (handle, is_past_cache) = self.operations.openings.open(caller, node, flags)?;
         Ok(Opened { handle, answers: open_answers(flags, is_past_cache) })
     }
 
     fn read(&self, (node, handle): (u64, u64), offset: u64, reply: Reply<kind::Data>) {
-        reply.fill(|buffer| self.operations.read(node, handle, offset, buffer));
+        reply.fill(|buffer| self.operations.contents.read(node, handle, offset, buffer));
     }
 
     fn seek(&self, (node, handle): (u64, u64), offset: u64, whence: u32, reply: Reply<kind::Offset>) {
@@ -105,31 +106,31 @@ impl Adapter {
         if i64::try_from(offset).is_err() {
             return reply.error(Errno::NXIO);
         }
-        if !self.operations.has_writer(node).unwrap_or(false) {
-            reply.settle(self.operations.seek(node, handle, offset, whence), Reply::offset);
+        if !self.operations.files.has_writer(node).unwrap_or(false) {
+            reply.settle(self.operations.contents.seek(node, handle, offset, whence), Reply::offset);
             return;
         }
         // The kernel asks without having written its pages back, of which we know nothing yet.
         let operations = Arc::clone(&self.operations);
         self.control.run(Box::new(move || {
-            operations.forget_contents(node, &(offset..u64::MAX));
-            reply.settle(operations.seek(node, handle, offset, whence), Reply::offset);
+            operations.pages.forget(node, &(offset..u64::MAX));
+            reply.settle(operations.contents.seek(node, handle, offset, whence), Reply::offset);
         }));
     }
 
     fn write(&self, caller: Caller, node: u64, write: &WriteRequest<'_>, reply: Reply<kind::Written>) {
         let origin = write_origin(caller, write.kind);
         // A page that is written back carries a handle that some opener of the file has, or had.
-        let written = self.operations.write(origin, node, write.handle, write.offset, write.data);
+        let written = self.operations.contents.write(origin, node, write.handle, write.offset, write.data);
         let written = self.settle_write(written, node, write);
         let range =
             write.offset..write.offset.saturating_add(u64::try_from(write.data.len()).unwrap_or(u64::MAX));
         let refusal = written.err().filter(|_| write.kind.contains(WriteKind::CACHE));
         // Before the answer: a program that gets the error from fsync may write on at once.
         if let Some(error) = refusal {
-            self.operations.note_refusal(node, error, range.end - range.start);
+            self.operations.refusals.note(node, error, range.end - range.start);
         }
-        if refusal.is_none() && self.operations.writes_behind_cache(write.handle) {
+        if refusal.is_none() && self.operations.files.writes_behind_cache(write.handle) {
             return self.reply_behind_cache(node, range, written, reply);
         }
         reply.settle(written, Reply::written);
@@ -148,7 +149,7 @@ impl Adapter {
         write: &WriteRequest<'_>,
     ) -> Result<usize, Errno> {
         if !write.kind.contains(WriteKind::CACHE) && written.is_ok() {
-            self.operations.settle_contents(node, write.handle, is_synchronous(write.flags))?;
+            self.operations.durability.settle_contents(node, write.handle, is_synchronous(write.flags))?;
         }
         written
     }
@@ -165,7 +166,7 @@ impl Adapter {
     ) {
         let operations = Arc::clone(&self.operations);
         self.stale_pages.run(Box::new(move || {
-            operations.forget_contents(node, &range);
+            operations.pages.forget(node, &range);
             reply.settle(written, Reply::written);
         }));
     }

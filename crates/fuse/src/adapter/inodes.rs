@@ -1,7 +1,8 @@
 //! Attributes, links, extended attributes and ioctls.
 
 use super::Adapter;
-use crate::operations::{Ioctl, Xattr, changes, is_slow};
+use crate::operations::verbs::{Ioctl, changes, is_slow};
+use crate::operations::xattrs::Xattr;
 use crate::permission::Caller;
 use brindle_fs::while_wanted;
 use brindle_transport::{InodeOperation, Reply, kind};
@@ -21,24 +22,24 @@ impl Adapter {
                 self.set_attributes(caller, node, &change, reply);
             }
             InodeOperation::ReadLink { reply } => {
-                reply.settle(operations.read_link(node), |reply, target| reply.data(&target));
+                reply.settle(operations.attributes.read_link(node), |reply, target| reply.data(&target));
             }
             InodeOperation::GetXattr { name, reply } => {
-                reply.settle(operations.xattr(node, name), |reply, value| reply.value(&value));
+                reply.settle(operations.xattrs.get(node, name), |reply, value| reply.value(&value));
             }
             InodeOperation::ListXattr { reply } => {
-                reply.settle(operations.xattr_names(node), |reply, names| reply.value(&names));
+                reply.settle(operations.xattrs.names(node), |reply, names| reply.value(&names));
             }
             InodeOperation::SetXattr { name, value, flags, drops_set_group_id, reply } => {
                 let xattr = Xattr { name, value, flags: flags.cast_signed(), drops_set_group_id };
-                let set = operations.set_xattr(caller, node, &xattr);
+                let set = operations.xattrs.set(caller, node, &xattr);
                 reply.settle(set, |reply, ()| reply.done());
             }
             InodeOperation::RemoveXattr { name, reply } => {
-                reply.settle(operations.remove_xattr(node, name), |reply, ()| reply.done());
+                reply.settle(operations.xattrs.remove(node, name), |reply, ()| reply.done());
             }
             InodeOperation::Access { mask, reply } => {
-                let is_refused = mask & W_OK != 0 && !operations.is_written();
+                let is_refused = mask & W_OK != 0 && !operations.mode.is_written();
                 let allowed = if is_refused { Err(Errno::ROFS) } else { Ok(()) };
                 reply.settle(allowed, |reply, ()| reply.done());
             }
@@ -54,7 +55,7 @@ impl Adapter {
             if changes(ioctl.command) && !reply.begin() {
                 return;
             }
-            reply.settle(self.operations.ioctl(&ioctl), answer);
+            reply.settle(self.operations.ioctls.answer(&ioctl), answer);
             return;
         }
         let operations = Arc::clone(&self.operations);
@@ -64,7 +65,7 @@ impl Adapter {
             if !waiter.is_there() || changes(ioctl.command) && !reply.begin() {
                 return;
             }
-            let done = while_wanted(move || waiter.is_there(), || operations.ioctl(&ioctl));
+            let done = while_wanted(move || waiter.is_there(), || operations.ioctls.answer(&ioctl));
             reply.settle(done, answer);
         }));
     }

@@ -1,6 +1,6 @@
 //! Telling the kernel to forget.
 
-use crate::operations::KernelCache;
+use crate::operations::invalidations::KernelCache;
 use brindle_transport::Notifier;
 use std::ops::Range;
 

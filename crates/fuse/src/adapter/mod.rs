@@ -5,15 +5,13 @@ mod control_thread;
 mod directories;
 mod files;
 mod inodes;
-mod kernel_cache;
+pub(crate) mod kernel_cache;
 mod names;
 mod refused;
 mod renames;
 
-pub(crate) use kernel_cache::NotifiedKernel;
-
 use crate::convert::caller;
-use crate::mount::Ending;
+use crate::ending::Ending;
 use crate::negotiation::OpensAlone;
 use crate::operations::Operations;
 use brindle_fs::InodeHold;
@@ -77,7 +75,7 @@ impl Server for Adapter {
             | Operation::Mount(MountOperation::Sync { .. } | MountOperation::Destroy { .. })
             | Operation::Inode(InodeOperation::Ioctl { .. }) => Pace::Slow,
             Operation::Inode(InodeOperation::GetAttributes { .. })
-                if self.operations.has_refusal(request.node) =>
+                if self.operations.refusals.has(request.node) =>
             {
                 Pace::Slow
             }
@@ -102,14 +100,14 @@ impl Server for Adapter {
     }
 
     fn clear(&self, hold: InodeHold) {
-        self.operations.release_nameless(hold);
+        self.operations.nodes.release(hold);
     }
 }
 
 impl Adapter {
     /// Nothing is to be made durable on a mount that is only read.
     fn if_written(&self, sync: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
-        if self.operations.is_written() { sync() } else { Ok(()) }
+        if self.operations.mode.is_written() { sync() } else { Ok(()) }
     }
 
     fn serve_mount(&self, operation: MountOperation) {
@@ -118,7 +116,7 @@ impl Adapter {
                 reply.settle(self.space(), |reply, space| reply.space(&space));
             }
             MountOperation::Sync { reply } => {
-                let synced = self.if_written(|| self.operations.sync_filesystem());
+                let synced = self.if_written(|| self.operations.durability.sync_filesystem());
                 reply.settle(synced, |reply, ()| reply.done());
             }
             MountOperation::Destroy { reply } => {
@@ -130,7 +128,7 @@ impl Adapter {
 
     fn space(&self) -> Result<FilesystemSpace, Errno> {
         const NAME_MAX: u32 = 255;
-        let space = self.operations.space()?;
+        let space = self.operations.reports.space()?;
         let block_bytes = space.block_size.max(1);
         let blocks = |bytes: u64| bytes / u64::from(block_bytes);
         Ok(FilesystemSpace {

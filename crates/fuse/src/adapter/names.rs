@@ -3,7 +3,7 @@
 use super::Adapter;
 use crate::attributes::Stat;
 use crate::convert::{DIRECTORY, REGULAR, SYMLINK, device_on_disk, new_inode, open_answers};
-use crate::operations::{Place, Rename};
+use crate::operations::names::{Place, Rename};
 use crate::permission::Caller;
 use brindle_fs::{FileType, NewInode, read_for};
 use brindle_transport::{Entry, NameOperation, Opened, Reply, kind};
@@ -20,7 +20,7 @@ impl Adapter {
                 let found = self.lookup(node, name);
                 let node = found.map_or(0, |entry| entry.node);
                 if !reply.deliver(found, |reply, entry| reply.entry(&entry)) {
-                    operations.forget_unanswered(node);
+                    operations.nodes.forget_unanswered(node);
                 }
             }
             NameOperation::MakeNode { name, new, reply } => {
@@ -35,11 +35,11 @@ impl Adapter {
                 self.make(node, name, &new, reply);
             }
             NameOperation::Link { target, name, reply } => {
-                self.reply_entry(operations.link(target, node, name), reply);
+                self.reply_entry(operations.names.link(target, node, name), reply);
             }
             NameOperation::Create { name, new, flags, reply } => {
                 let new = new_inode(caller, REGULAR | new.mode, new.umask);
-                let created = operations.create_open(node, name, &new, flags.into());
+                let created = operations.names.create_open(node, name, &new, flags.into());
                 reply.settle(created, |reply, created| {
                     let (entry, opened) = self.created(created, flags);
                     reply.created(&entry, &opened);
@@ -47,17 +47,17 @@ impl Adapter {
             }
             NameOperation::CreateUnnamed { new, flags, reply } => {
                 let new = new_inode(caller, REGULAR | new.mode, new.umask);
-                let created = operations.create_unnamed(node, &new, flags.into());
+                let created = operations.names.create_unnamed(node, &new, flags.into());
                 reply.settle(created, |reply, created| {
                     let (entry, opened) = self.created(created, flags);
                     reply.created(&entry, &opened);
                 });
             }
             NameOperation::Unlink { name, reply } => {
-                reply.settle(operations.unlink(node, name), |reply, ()| reply.done());
+                reply.settle(operations.names.unlink(node, name), |reply, ()| reply.done());
             }
             NameOperation::RemoveDirectory { name, reply } => {
-                reply.settle(operations.remove_directory(node, name), |reply, ()| reply.done());
+                reply.settle(operations.names.remove_directory(node, name), |reply, ()| reply.done());
             }
             NameOperation::Rename { name, new_parent, new_name, flags, reply } => {
                 let place = |parent, name: &[u8]| Place { parent, name: name.to_vec() };
@@ -68,13 +68,13 @@ impl Adapter {
     }
 
     fn lookup(&self, parent: u64, name: &[u8]) -> Result<Entry, Errno> {
-        let found = self.operations.lookup(parent, name)?;
+        let found = self.operations.names.lookup(parent, name)?;
         // The number 0 says that there is nothing, and that this may be remembered.
         Ok(self.entry(&found.unwrap_or(Stat::of_entry(0, FileType::Regular))))
     }
 
     fn make(&self, parent: u64, name: &[u8], new: &NewInode<'_>, reply: Reply<kind::Entry>) {
-        self.reply_entry(self.operations.create(parent, name, new), reply);
+        self.reply_entry(self.operations.names.create(parent, name, new), reply);
     }
 
     fn created(&self, (stat, handle): (Stat, u64), flags: OFlags) -> (Entry, Opened) {

@@ -41,7 +41,7 @@ impl RefusedPages {
     /// Drops everything noted from the kernel's cache. For a thread that no request waits for.
     fn forget(&self, operations: &Operations) {
         for (node, range) in self.take() {
-            operations.forget_contents(node, &range);
+            operations.pages.forget(node, &range);
         }
     }
 

@@ -9,7 +9,7 @@
 //! slowly; but nearly all that programs rename over others is closed before, and has nothing to ask for.
 
 use super::Adapter;
-use crate::operations::Rename;
+use crate::operations::names::Rename;
 use brindle_transport::{Reply, kind};
 use std::sync::Arc;
 
@@ -19,18 +19,18 @@ const ALL: std::ops::Range<u64> = 0..u64::MAX;
 impl Adapter {
     /// Renames, and answers; perhaps later, once the kernel has written back what it has of the files that move.
     pub(super) fn rename_with_contents(&self, rename: Rename, reply: Reply<kind::Done>) {
-        let unwritten = self.operations.unwritten_movers(&rename);
+        let unwritten = self.operations.names.unwritten_movers(&rename);
         if unwritten.is_empty() {
-            reply.settle(self.operations.rename(&rename), |reply, ()| reply.done());
+            reply.settle(self.operations.names.rename(&rename), |reply, ()| reply.done());
             return;
         }
         let operations = Arc::clone(&self.operations);
         self.renames.run(Box::new(move || {
             for node in unwritten {
-                operations.forget_contents(node, &ALL);
+                operations.pages.forget(node, &ALL);
             }
             if reply.begin() {
-                reply.settle(operations.rename(&rename), |reply, ()| reply.done());
+                reply.settle(operations.names.rename(&rename), |reply, ()| reply.done());
             }
         }));
     }

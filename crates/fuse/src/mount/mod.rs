@@ -6,17 +6,17 @@
 //! its last user has gone. Should this process be killed, the mount stays, answers every call with `ENOTCONN`,
 //! and is removed by `fusermount3 -u` or `umount`.
 
-mod ending;
 mod error;
 mod mount_id;
 
-pub(crate) use ending::Ending;
 pub use error::MountError;
 
-use crate::MountOptions;
-use crate::adapter::{Adapter, NotifiedKernel};
+use crate::adapter::Adapter;
+use crate::adapter::kernel_cache::NotifiedKernel;
+use crate::ending::Ending;
 use crate::negotiation::{OpensAlone, wishes};
 use crate::operations::Operations;
+use crate::options::MountOptions;
 use brindle_fs::{Filesystem, Upkeep, UpkeepOptions, UpkeepOwner};
 use brindle_transport::{Channel, Connection, Guard, Session, connect, connect_on, join};
 use mount_id::MountId;
@@ -109,18 +109,22 @@ fn serve(
     device: std::os::fd::OwnedFd,
     options: &MountOptions,
 ) -> std::io::Result<Served> {
-    let operations = Arc::new(Operations::new(Arc::clone(filesystem), options));
+    let operations = Arc::new(Operations::new(filesystem, options));
     let refusal = || std::io::Error::other("io_uring=on and auto_unmount don't go together");
     let rings = options.ring_use().ok_or_else(refusal)?;
-    let wishes = wishes(operations.is_written(), options.default_permissions, rings);
+    let wishes = wishes(operations.mode.is_written(), options.default_permissions, rings);
     let (channel, agreement) = Channel::open(device, &wishes)?;
     let channel = Arc::new(channel);
-    operations.set_kernel_cache(Box::new(NotifiedKernel(channel.notifier())));
+    operations.invalidations.set_kernel_cache(Box::new(NotifiedKernel(channel.notifier())));
     let upkeep = || {
         let kept_up = UpkeepOptions { destage: options.destage, auto_defragment: options.auto_defragment };
-        Upkeep::start(Arc::clone(filesystem), Arc::clone(&operations) as Arc<dyn UpkeepOwner>, kept_up)
+        Upkeep::start(
+            Arc::clone(filesystem),
+            Arc::clone(&operations.remount) as Arc<dyn UpkeepOwner>,
+            kept_up,
+        )
     };
-    let upkeep = operations.is_written().then(upkeep).transpose()?;
+    let upkeep = operations.mode.is_written().then(upkeep).transpose()?;
     let ending = Arc::new(Ending::new(Arc::clone(&operations), Arc::clone(filesystem), upkeep));
     let adapter = Adapter::new(operations, OpensAlone::of(&agreement), Arc::clone(&ending))?;
     let session = Session::start(&channel, &Arc::new(adapter), options.thread_count())?;

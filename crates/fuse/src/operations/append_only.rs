@@ -11,18 +11,30 @@
 //! that are there. If they are not, what is behind the end is taken all the same, for another program may have added it in
 //! good faith; the request is refused, which fsync(2) and msync(2) tell, and the kernel is made to forget the pages.
 
-use super::Operations;
-use brindle_fs::{FsError, OpenFile};
+use super::files::Files;
+use brindle_fs::{Filesystem, FsError, OpenFile};
 use brindle_ondisk::{to_u64, to_usize};
+use std::sync::Arc;
 
-impl Operations {
+/// Writes to files that may be append-only.
+#[derive(Debug)]
+pub(super) struct AppendOnly {
+    filesystem: Arc<Filesystem>,
+    files: Arc<Files>,
+}
+
+impl AppendOnly {
+    pub(super) fn new(filesystem: Arc<Filesystem>, files: Arc<Files>) -> Self {
+        Self { filesystem, files }
+    }
+
+    /// Returns true if a write by this handle may only append where that makes a difference; so it is without one.
+    pub(super) fn binds(&self, handle: u64) -> bool {
+        self.files.get(handle).is_none_or(|handle| handle.only_appends())
+    }
+
     /// Refuses what would change bytes of an append-only file from `offset` on, for a descriptor that may only append.
-    pub(super) fn check_appends(
-        &self,
-        file: &OpenFile,
-        only_appends: bool,
-        offset: u64,
-    ) -> Result<(), FsError> {
+    pub(super) fn check(&self, file: &OpenFile, only_appends: bool, offset: u64) -> Result<(), FsError> {
         if only_appends && offset < file.size() && self.filesystem.is_append_only(file.id())? {
             return Err(changes_contents(file));
         }
@@ -38,7 +50,7 @@ impl Operations {
         bytes: &[u8],
     ) -> Result<usize, FsError> {
         let may_overwrite = !only_appends
-            || self.handles.has_overwriter(file.id())
+            || self.files.has_overwriter(file.id())
             || !self.filesystem.is_append_only(file.id())?;
         let size = file.size();
         let known = to_usize(size.saturating_sub(offset)).min(bytes.len());

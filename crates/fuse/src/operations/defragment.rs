@@ -1,21 +1,36 @@
 //! Metadata of a mount, and contents of its files, defragmented a piece at a time.
 
-use super::{Operations, number};
+use super::nodes::Nodes;
+use crate::errno::number;
 use crate::permission::Caller;
-use brindle_fs::{Compression, CompressionChoice, ContentsWish, DefragmentPlace, DefragmentScope};
+use brindle_fs::{
+    Compression, CompressionChoice, ContentsWish, DefragmentPlace, DefragmentScope, Filesystem,
+};
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId};
 use brindle_uapi::message::{
     CONTENTS_COMPRESS, CONTENTS_END, CONTENTS_UNSHARE, ContentsPart, DEFRAGMENT_POOL, DefragmentPiece,
 };
 use rustix::io::Errno;
+use std::sync::Arc;
 
 /// Number of leaves in a piece, some megabytes: a disk writes them within a second, and reads them within several.
 const LEAVES_PER_PIECE: usize = 512;
 
-impl Operations {
+/// Defragmentation of the mounted pool.
+#[derive(Debug)]
+pub(super) struct Defragmentation {
+    filesystem: Arc<Filesystem>,
+    nodes: Arc<Nodes>,
+}
+
+impl Defragmentation {
+    pub(super) fn new(filesystem: Arc<Filesystem>, nodes: Arc<Nodes>) -> Self {
+        Self { filesystem, nodes }
+    }
+
     /// Defragments a piece, and says where the next one begins.
-    pub(super) fn defragment(&self, node: u64, asked: &DefragmentPiece) -> Result<DefragmentPiece, Errno> {
-        let own = self.inode(node)?.tree;
+    pub(super) fn metadata(&self, node: u64, asked: &DefragmentPiece) -> Result<DefragmentPiece, Errno> {
+        let own = self.nodes.inode(node)?.tree;
         let scope = match asked.flags {
             0 => DefragmentScope::Subvolume(own),
             DEFRAGMENT_POOL => DefragmentScope::Pool,
@@ -42,14 +57,14 @@ impl Operations {
     }
 
     /// Defragments a part of a file of the caller, and says where the next one begins.
-    pub(super) fn defragment_contents(
+    pub(super) fn contents(
         &self,
         caller: Caller,
         node: u64,
         asked: &ContentsPart,
     ) -> Result<ContentsPart, Errno> {
         let wish = contents_wish(asked)?;
-        let attributes = number(self.filesystem.attributes(self.inode(node)?))?;
+        let attributes = number(self.filesystem.attributes(self.nodes.inode(node)?))?;
         caller.require_owner(&attributes)?;
         let file = number(self.filesystem.open_known(&attributes))?;
         let done = self.filesystem.defragment_contents(&file, asked.offset, &wish);

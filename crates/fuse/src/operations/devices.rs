@@ -21,19 +21,16 @@ use std::sync::Arc;
 
 /// The changes of a mount's devices.
 #[derive(Debug)]
-pub(super) struct DeviceService(LongWork<Subject>);
+pub(super) struct DeviceService {
+    filesystem: Arc<Filesystem>,
+    work: LongWork<Subject>,
+}
 
 /// Subject of a change.
 #[derive(Clone, Copy, Debug, Default)]
 struct Subject {
     change: u64,
     devid: u64,
-}
-
-impl Default for DeviceService {
-    fn default() -> Self {
-        Self(LongWork::new("devices", Control::Cancel))
-    }
 }
 
 /// Change of the devices.
@@ -115,20 +112,24 @@ impl Change {
 }
 
 impl DeviceService {
+    pub(super) fn new(filesystem: Arc<Filesystem>) -> Self {
+        Self { filesystem, work: LongWork::new("devices", Control::Cancel) }
+    }
+
     /// Stops a change that runs, for the mount ends.
     pub(super) fn end(&self) {
-        self.0.end();
+        self.work.end();
     }
 
     /// Begins one.
-    pub(super) fn start(&self, filesystem: &Arc<Filesystem>, start: &DeviceStart) -> Result<(), Errno> {
-        if !filesystem.is_writable() {
+    pub(super) fn start(&self, start: &DeviceStart) -> Result<(), Errno> {
+        if !self.filesystem.is_writable() {
             return Err(Errno::ROFS);
         }
         let change = Change::read(start).ok_or(Errno::INVAL)?;
         let subject = Subject { change: start.change, devid: start.devid };
-        let filesystem = Arc::clone(filesystem);
-        self.0.start(subject, None, move |observer| {
+        let filesystem = Arc::clone(&self.filesystem);
+        self.work.start(subject, None, move |observer| {
             let (ended, joined) = change.carry_out(&filesystem, observer)?;
             let devid = joined.map_or(subject.devid, DevId::get);
             Ok::<_, DeviceCareError>((ended, Subject { devid, ..subject }))
@@ -137,17 +138,17 @@ impl DeviceService {
 
     /// Stops one.
     pub(super) fn stop(&self) -> Result<(), Errno> {
-        if self.0.stop(Control::Cancel) { Ok(()) } else { Err(Errno::NOTCONN) }
+        if self.work.stop(Control::Cancel) { Ok(()) } else { Err(Errno::NOTCONN) }
     }
 
     /// Returns true while a change is under way.
     pub(super) fn is_running(&self) -> bool {
-        self.0.report().0
+        self.work.report().0
     }
 
     /// Progress of the change.
     pub(super) fn report(&self) -> DeviceReport {
-        let (is_running, Subject { change, devid }, work) = self.0.report();
+        let (is_running, Subject { change, devid }, work) = self.work.report();
         DeviceReport { is_running: is_running.into(), change, devid, work }
     }
 }

@@ -1,10 +1,11 @@
 //! Open directories, and listing what they hold.
 
-use super::{Emit, Listed, Operations, number};
+use super::access_times::AccessTimes;
+use super::nodes::Nodes;
 use crate::attributes::{Stat, offset_behind};
-use crate::directory_handles::DirectoryHandle;
-use crate::errno::errno_of;
-use brindle_fs::{DirectoryEntry, FileType, InodeId};
+use crate::directory_handles::{DirectoryHandle, DirectoryHandles};
+use crate::errno::{errno_of, number};
+use brindle_fs::{DirectoryEntry, FileType, Filesystem, InodeId};
 use rustix::io::Errno;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -13,18 +14,50 @@ use std::sync::Arc;
 /// holds some 190 entries with their attributes.
 pub(super) const DIRECTORY_BATCH: usize = 64;
 
-impl Operations {
+/// An entry of a directory, as a listing shows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listed<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) ino: u64,
+    pub(crate) kind: FileType,
+    /// Offset at which the listing goes on after it.
+    pub(crate) offset: u64,
+    /// Its attributes, if they were asked for and can be had.
+    pub(crate) stat: Option<Stat>,
+}
+
+/// Takes an entry; breaks when it has no room for it.
+pub(crate) type Emit<'a> = dyn FnMut(Listed<'_>) -> ControlFlow<()> + 'a;
+
+/// Directories of the mount.
+#[derive(Debug)]
+pub(crate) struct Directories {
+    filesystem: Arc<Filesystem>,
+    nodes: Arc<Nodes>,
+    access_times: Arc<AccessTimes>,
+    handles: DirectoryHandles,
+}
+
+impl Directories {
+    pub(super) fn new(
+        filesystem: Arc<Filesystem>,
+        nodes: Arc<Nodes>,
+        access_times: Arc<AccessTimes>,
+    ) -> Self {
+        Self { filesystem, nodes, access_times, handles: DirectoryHandles::default() }
+    }
+
     /// Opens a directory, which stays until it is closed. Answers its handle, and whether the kernel is to keep what is
     /// listed by it.
-    pub(crate) fn open_directory(&self, node: u64) -> Result<(u64, bool), Errno> {
-        let handle = DirectoryHandle::new(number(self.filesystem.acquire(self.inode(node)?))?);
+    pub(crate) fn open(&self, node: u64) -> Result<(u64, bool), Errno> {
+        let handle = DirectoryHandle::new(number(self.filesystem.acquire(self.nodes.inode(node)?))?);
         let fills_cache = handle.fills_cache();
-        Ok((self.directory_handles.add(handle), fills_cache))
+        Ok((self.handles.add(handle), fills_cache))
     }
 
     /// Ends the use of a directory's handle.
-    pub(crate) fn close_directory(&self, handle: u64) {
-        if let Some(handle) = self.directory_handles.remove(handle) {
+    pub(crate) fn close(&self, handle: u64) {
+        if let Some(handle) = self.handles.remove(handle) {
             handle.end();
             // A listing that is under way ends the use when it is done, in the background.
             if let Some(handle) = Arc::into_inner(handle) {
@@ -43,12 +76,12 @@ impl Operations {
         with_attributes: bool,
         emit: &mut Emit<'_>,
     ) -> Result<(), Errno> {
-        let directory = self.inode(node)?;
-        if offset == 0 && self.notes_directory_accesses && !self.is_resting() {
-            number(self.filesystem.note_access(directory)).ok();
+        let directory = self.nodes.inode(node)?;
+        if offset == 0 {
+            self.access_times.note_listing(directory);
         }
         // Before anything is listed: what the kernel keeps has all that was there when it asked.
-        let bound = match self.directory_handles.get(handle) {
+        let bound = match self.handles.get(handle) {
             Some(handle) => handle.bound(offset, || number(self.filesystem.last_index(directory)))?,
             None => u64::MAX,
         };
@@ -93,7 +126,7 @@ impl Operations {
         emit: &mut Emit<'_>,
     ) -> Result<ControlFlow<()>, Errno> {
         let mut show = |name, id, offset| {
-            let ino = self.shown(id);
+            let ino = self.nodes.shown(id);
             emit(Listed { name, ino, kind: FileType::Directory, offset, stat: None })
         };
         if offset == 0 && show(b".", directory, 1).is_break() {
@@ -111,7 +144,7 @@ impl Operations {
 
     fn list_names(&self, entries: &[DirectoryEntry], emit: &mut Emit<'_>) -> ControlFlow<()> {
         for entry in entries {
-            let (ino, offset) = (self.shown(entry.inode), offset_behind(entry));
+            let (ino, offset) = (self.nodes.shown(entry.inode), offset_behind(entry));
             emit(Listed { name: &entry.name, ino, kind: entry.kind, offset, stat: None })?;
         }
         ControlFlow::Continue(())
@@ -121,13 +154,13 @@ impl Operations {
         let inodes: Vec<_> = entries.iter().map(|entry| entry.inode).collect();
         let attributes = self.filesystem.attributes_of(&inodes);
         for (entry, attributes) in entries.iter().zip(attributes) {
-            let ino = self.numbers.remember(entry.inode);
+            let ino = self.nodes.remember(entry.inode);
             let stat = match attributes {
                 Ok(attributes) => Some(Stat::new(ino, &attributes)),
                 Err(error) => {
                     errno_of(&error);
                     // The kernel is not told of the node.
-                    self.numbers.forget(ino, 1);
+                    self.nodes.forget_unanswered(ino);
                     None
                 }
             };
@@ -135,7 +168,7 @@ impl Operations {
             let taken = emit(Listed { name: &entry.name, ino, kind: entry.kind, offset, stat });
             if taken.is_break() {
                 if stat.is_some() {
-                    self.numbers.forget(ino, 1);
+                    self.nodes.forget_unanswered(ino);
                 }
                 return taken;
             }

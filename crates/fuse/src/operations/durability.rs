@@ -7,18 +7,87 @@
 //! nothing of `chattr +S`, so that such a file is opened past the cache. Names and attributes are changed without any word
 //! of durability.
 
-use super::{Operations, number};
+use super::files::Files;
+use super::invalidations::Invalidations;
+use super::nodes::Nodes;
+use super::pages::KernelPages;
+use crate::errno::number;
 use crate::options::Synchronous;
-use brindle_fs::{Attributes, FileType, FsError, InodeFlags, InodeId};
+use brindle_fs::{Attributes, FileType, Filesystem, FsError, InodeFlags, InodeId};
 use brindle_uapi::verb::Effect;
 use rustix::io::Errno;
+use std::sync::Arc;
 
-impl Operations {
+/// Durability of what the mount changes.
+#[derive(Debug)]
+pub(crate) struct Durability {
+    filesystem: Arc<Filesystem>,
+    nodes: Arc<Nodes>,
+    files: Arc<Files>,
+    invalidations: Arc<Invalidations>,
+    pages: Arc<KernelPages>,
+    synchronous: Synchronous,
+}
+
+impl Durability {
+    pub(super) fn new(
+        filesystem: Arc<Filesystem>,
+        nodes: Arc<Nodes>,
+        files: Arc<Files>,
+        invalidations: Arc<Invalidations>,
+        pages: Arc<KernelPages>,
+        synchronous: Synchronous,
+    ) -> Self {
+        Self { filesystem, nodes, files, invalidations, pages, synchronous }
+    }
+
+    /// Makes a file durable.
+    pub(crate) fn sync(&self, node: u64, handle: u64) -> Result<(), Errno> {
+        self.files.with_file(node, handle, |file| {
+            // The kernel has told the times of all that it has written back.
+            self.filesystem.confirm_times(file.inode())?;
+            self.filesystem.sync_file(file)
+        })?;
+        self.invalidations.correct_attributes(node);
+        Ok(())
+    }
+
+    /// Makes a directory durable, and everything that was done to the names in it.
+    pub(crate) fn sync_directory(&self, node: u64) -> Result<(), Errno> {
+        number(self.filesystem.sync_directory(self.nodes.inode(node)?))
+    }
+
+    /// Makes everything durable that the kernel has told us of.
+    pub(super) fn sync_all(&self) -> Result<(), FsError> {
+        let round = self.invalidations.begin_round();
+        self.filesystem.sync()?;
+        self.invalidations.end_round(round);
+        Ok(())
+    }
+
+    /// Makes everything durable, for syncfs(2): the kernel has written back its pages before.
+    pub(crate) fn sync_filesystem(&self) -> Result<(), Errno> {
+        number(self.sync_all())
+    }
+
+    /// Makes everything durable, what the kernel holds of open files included. Not to be called by a thread that serves
+    /// requests.
+    pub(super) fn sync_with_pages(&self) -> Result<(), Errno> {
+        self.pages.gather(None);
+        number(self.filesystem.sync())
+    }
+
+    /// Makes everything durable as [`sync_with_pages`](Self::sync_with_pages) does. Returns the generation of the commit.
+    pub(super) fn start_sync(&self) -> Result<u64, Errno> {
+        self.sync_with_pages()?;
+        Ok(self.filesystem.pool().superblock().generation.get())
+    }
+
     /// Makes contents that have just changed durable, if the request or the file is one for which that is due.
     pub(crate) fn settle_contents(&self, node: u64, handle: u64, is_asked: bool) -> Result<(), Errno> {
         let is_due = is_asked
             || self.synchronous == Synchronous::Everything
-            || self.handles.get(handle).is_some_and(|handle| handle.is_synchronous());
+            || self.files.get(handle).is_some_and(|handle| handle.is_synchronous());
         if is_due { self.sync(node, handle) } else { Ok(()) }
     }
 

@@ -1,307 +1,259 @@
 //! Requests, answered in terms of the filesystem. Knows nodes by their number, and nothing of the transport.
+//!
+//! [`Operations`] is made of parts, each a type with a module, and an `impl`, of its own. A part holds those below it that it
+//! needs, and knows none above; the adapter hands each request to the part that answers it.
+//!
+//! ```text
+//! verbs        Ioctls: the table of ioctls, and the parts that answer them        names   Names: look up, make, move, remove
+//! ────────────────────────────────────────────────────────────────────────────────────────────────────────
+//! settings     MountSettings             pool_reports     PoolReports             openings     Openings: open, close
+//! remount      Remount: rest, wake       pool_settings    PoolSettings            contents     Contents: read, write, copy
+//! jobs         Jobs: balance, devices,   tree_items       TreeItems               append_only  AppendOnly: writes that it takes
+//!              scrub                     device_requests  DeviceRequests          attributes   InodeAttributes
+//! subvolumes   Subvolumes                quotas           Quotas                  xattrs       Xattrs
+//! defragment   Defragmentation           server           MountServer             directories  Directories: list
+//! ────────────────────────────────────────────────────────────────────────────────────────────────────────
+//! durability      Durability: fsync, syncfs, and what is due before an answer    write_refusals  WriteRefusals
+//! pages           KernelPages: contents that the kernel has                      privileges      Privileges
+//! invalidations   Invalidations: what the kernel is told to drop                 access_times    AccessTimes
+//! files           Files: open files, by handle
+//! nodes           Nodes: inodes by the numbers of the kernel
+//! mode            MountMode: written or not, at rest or not
+//! ```
 
+mod access_times;
 mod append_only;
 mod attributes;
 mod balance;
-mod contents;
-mod control;
+pub(crate) mod contents;
 mod defragment;
+mod device_requests;
 mod devices;
-mod directories;
+pub(crate) mod directories;
 mod durability;
+mod files;
+pub(crate) mod invalidations;
+mod jobs;
 mod long_work;
-mod names;
+mod mode;
+pub(crate) mod names;
+mod nodes;
+mod openings;
+mod pages;
+mod pool_reports;
+mod pool_settings;
+mod privileges;
 mod quotas;
 mod remount;
 mod scrub;
-mod search;
+mod server;
 mod settings;
 mod subvolumes;
-mod traffic;
-mod verbs;
-mod write_back;
+mod tree_items;
+pub(crate) mod verbs;
+mod write_refusals;
+pub(crate) mod xattrs;
 
-pub(crate) use attributes::Xattr;
-pub(crate) use contents::WriteOrigin;
-pub(crate) use names::{Place, Rename};
-pub(crate) use verbs::{Ioctl, changes, is_slow};
+use crate::options::MountOptions;
+use access_times::AccessTimes;
+use attributes::InodeAttributes;
+use brindle_fs::{Filesystem, InodeHold};
+use contents::Contents;
+use defragment::Defragmentation;
+use device_requests::DeviceRequests;
+use directories::Directories;
+use durability::Durability;
+use files::Files;
+use invalidations::Invalidations;
+use jobs::Jobs;
+use mode::MountMode;
+use names::Names;
+use nodes::Nodes;
+use openings::Openings;
+use pages::KernelPages;
+use pool_reports::PoolReports;
+use pool_settings::PoolSettings;
+use privileges::Privileges;
+use quotas::Quotas;
+use remount::Remount;
+use server::MountServer;
+use settings::MountSettings;
+use std::sync::Arc;
+use subvolumes::Subvolumes;
+use tree_items::TreeItems;
+use verbs::Ioctls;
+use write_refusals::WriteRefusals;
+use xattrs::Xattrs;
 
-use crate::MountOptions;
-use crate::attributes::Stat;
-use crate::directory_handles::DirectoryHandles;
-use crate::errno::errno_of;
-use crate::handles::Handles;
-use crate::inode_number::InodeNumbers;
-use crate::nameless::NamelessNodes;
-use crate::open_files::OpenFiles;
-use crate::options::Synchronous;
-use crate::recent_writes::RecentWrites;
-use crate::refusals::Refusals;
-use balance::BalanceService;
-use brindle_fs::{AtimeMode, FileType, Filesystem, FsError, InodeHold, InodeId, OpenFile, SpaceStatistics};
-use brindle_policy::defragment::idle::AutoDefragment;
-use devices::DeviceService;
-use remount::Remountable;
-use rustix::io::Errno;
-use scrub::ScrubService;
-use std::fmt;
-use std::ops::{ControlFlow, Range};
-use std::sync::{Arc, OnceLock};
-
-/// The number shown for an inode that has none yet (libfuse's `FUSE_UNKNOWN_INO`).
-const UNKNOWN_INO: u64 = 0xffff_ffff;
-
-/// A mounted filesystem.
+/// A mounted filesystem: the parts that answer requests.
 #[derive(Debug)]
 pub(crate) struct Operations {
-    filesystem: Arc<Filesystem>,
-    numbers: InodeNumbers,
-    /// Files that are read without having been opened.
-    open_files: OpenFiles,
-    /// Files that have been opened.
-    handles: Handles,
-    directory_handles: DirectoryHandles,
-    recent_writes: RecentWrites,
-    refusals: Refusals,
-    nameless: NamelessNodes,
-    balance: BalanceService,
-    devices: DeviceService,
-    scrub: ScrubService,
-    /// Cache of the kernel; set as soon as the mount is served.
-    kernel_cache: OnceLock<Box<dyn KernelCache>>,
-    is_written: bool,
-    /// Reason for being read-only, if that was not requested.
-    unwritten_reason: Option<String>,
-    notes_accesses: bool,
-    notes_directory_accesses: bool,
-    notes_each_access: bool,
-    auto_defragment: AutoDefragment,
-    owners_delete_subvolumes: bool,
-    process_ends_with_mount: bool,
-    synchronous: Synchronous,
-    remountable: Remountable,
+    pub(crate) mode: Arc<MountMode>,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) files: Arc<Files>,
+    pub(crate) invalidations: Arc<Invalidations>,
+    pub(crate) pages: Arc<KernelPages>,
+    pub(crate) durability: Arc<Durability>,
+    pub(crate) refusals: WriteRefusals,
+    pub(crate) attributes: Arc<InodeAttributes>,
+    pub(crate) xattrs: Xattrs,
+    pub(crate) openings: Arc<Openings>,
+    pub(crate) contents: Contents,
+    pub(crate) directories: Directories,
+    pub(crate) names: Names,
+    pub(crate) reports: Arc<PoolReports>,
+    pub(crate) remount: Arc<Remount>,
+    pub(crate) ioctls: Ioctls,
+    jobs: Arc<Jobs>,
 }
 
-/// Cache of the kernel, of which it must drop what changes without its doing.
-pub(crate) trait KernelCache: fmt::Debug + Send + Sync {
-    /// Drops a name. May wait for threads that work in that directory.
-    fn entry_changed(&self, parent: u64, name: &[u8]);
-    /// Drops the attributes of a node. Does not wait.
-    fn attributes_changed(&self, node: u64);
-    /// Drops contents of a node, to the end if the range ends with the last number there is. Unwritten pages are
-    /// written back first. Waits for those that are being read or written, so that a thread that answers such
-    /// requests must not call it.
-    fn contents_changed(&self, node: u64, range: &Range<u64>);
+/// The parts that the others stand on.
+struct Base {
+    mode: Arc<MountMode>,
+    nodes: Arc<Nodes>,
+    files: Arc<Files>,
+    invalidations: Arc<Invalidations>,
+    pages: Arc<KernelPages>,
+    durability: Arc<Durability>,
+    access_times: Arc<AccessTimes>,
+    privileges: Arc<Privileges>,
 }
 
-/// An entry of a directory, as a listing shows it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Listed<'a> {
-    pub(crate) name: &'a [u8],
-    pub(crate) ino: u64,
-    pub(crate) kind: FileType,
-    /// Offset at which the listing goes on after it.
-    pub(crate) offset: u64,
-    /// Its attributes, if they were asked for and can be had.
-    pub(crate) stat: Option<Stat>,
+impl Base {
+    fn new(filesystem: &Arc<Filesystem>, options: &MountOptions) -> Self {
+        let fs = || filesystem.clone();
+        let is_written = filesystem.is_writable() && !options.read_only;
+        let mode = Arc::new(MountMode::new(is_written, options.commit_interval));
+        let nodes = Arc::new(Nodes::new(fs(), mode.clone()));
+        let files = Arc::new(Files::new(fs(), mode.clone(), nodes.clone()));
+        let invalidations = Arc::new(Invalidations::new(nodes.clone()));
+        let pages = Arc::new(KernelPages::new(nodes.clone(), files.clone(), invalidations.clone()));
+        let durability = Arc::new(Durability::new(
+            fs(),
+            nodes.clone(),
+            files.clone(),
+            invalidations.clone(),
+            pages.clone(),
+            options.synchronous,
+        ));
+        let access_times = Arc::new(AccessTimes::new(fs(), mode.clone(), options));
+        let privileges = Arc::new(Privileges::new(fs(), invalidations.clone()));
+        Self { mode, nodes, files, invalidations, pages, durability, access_times, privileges }
+    }
 }
-
-/// Takes an entry; breaks when it has no room for it.
-pub(crate) type Emit<'a> = dyn FnMut(Listed<'_>) -> ControlFlow<()> + 'a;
 
 impl Operations {
-    pub(crate) fn new(filesystem: Arc<Filesystem>, options: &MountOptions) -> Self {
-        let is_written = filesystem.is_writable() && !options.read_only;
-        let notes_accesses = is_written && options.atime != AtimeMode::Never;
+    /// The parts, from the lowest to the highest: none knows one that comes after it.
+    pub(crate) fn new(filesystem: &Arc<Filesystem>, options: &MountOptions) -> Self {
+        let fs = || filesystem.clone();
+        let base = Base::new(filesystem, options);
+        let Base { mode, nodes, files, invalidations, pages, durability, access_times, privileges } = base;
+        let attributes = Arc::new(InodeAttributes::new(
+            fs(),
+            nodes.clone(),
+            files.clone(),
+            privileges.clone(),
+            durability.clone(),
+            access_times.clone(),
+        ));
+        let openings = Arc::new(Openings::new(
+            fs(),
+            nodes.clone(),
+            files.clone(),
+            invalidations.clone(),
+            attributes.clone(),
+        ));
+        let contents = Contents::new(
+            fs(),
+            files.clone(),
+            invalidations.clone(),
+            privileges.clone(),
+            durability.clone(),
+            access_times.clone(),
+        );
+        let jobs = Arc::new(Jobs::new(filesystem, mode.clone(), options.state_directory.clone()));
+        let remount = Arc::new(Remount::new(fs(), mode.clone(), durability.clone(), jobs.clone()));
+        let reports = Arc::new(PoolReports::new(fs()));
+        let ioctls = Ioctls {
+            mode: mode.clone(),
+            durability: durability.clone(),
+            attributes: attributes.clone(),
+            subvolumes: Subvolumes::new(
+                fs(),
+                nodes.clone(),
+                pages.clone(),
+                invalidations.clone(),
+                options.owners_delete_subvolumes,
+            ),
+            reports: reports.clone(),
+            pool_settings: PoolSettings::new(fs()),
+            tree_items: TreeItems::new(fs()),
+            quotas: Quotas::new(fs(), nodes.clone()),
+            server: MountServer::new(fs(), mode.clone(), options),
+            jobs: jobs.clone(),
+            settings: MountSettings::new(fs(), remount.clone(), options),
+            device_requests: DeviceRequests::new(fs()),
+            defragmentation: Defragmentation::new(fs(), nodes.clone()),
+        };
         Self {
-            numbers: InodeNumbers::new(filesystem.root()),
-            filesystem,
-            open_files: OpenFiles::default(),
-            handles: Handles::default(),
-            directory_handles: DirectoryHandles::default(),
-            recent_writes: RecentWrites::default(),
-            refusals: Refusals::default(),
-            nameless: NamelessNodes::default(),
-            balance: BalanceService::default(),
-            devices: DeviceService::default(),
-            scrub: ScrubService::new(options.state_directory.clone()),
-            kernel_cache: OnceLock::new(),
-            is_written,
-            unwritten_reason: options.read_only_reason.clone(),
-            notes_accesses,
-            notes_directory_accesses: notes_accesses && options.directory_atime,
-            notes_each_access: options.atime == AtimeMode::Strict,
-            auto_defragment: options.auto_defragment,
-            owners_delete_subvolumes: options.owners_delete_subvolumes,
-            process_ends_with_mount: options.process_ends_with_mount,
-            synchronous: options.synchronous,
-            remountable: Remountable::new(options.commit_interval),
+            refusals: WriteRefusals::new(fs(), nodes.clone(), files.clone(), invalidations.clone()),
+            xattrs: Xattrs::new(fs(), nodes.clone(), privileges, durability.clone()),
+            directories: Directories::new(fs(), nodes.clone(), access_times),
+            names: Names::new(fs(), nodes.clone(), files.clone(), durability.clone(), openings.clone()),
+            mode,
+            nodes,
+            files,
+            invalidations,
+            pages,
+            durability,
+            attributes,
+            openings,
+            contents,
+            reports,
+            remount,
+            ioctls,
+            jobs,
         }
-    }
-
-    /// Returns true if the mount began as one that is written; an error may have ended that.
-    pub(crate) fn is_written(&self) -> bool {
-        self.is_written
-    }
-
-    /// Sets the cache of the kernel, which can be told of changes from now on.
-    pub(crate) fn set_kernel_cache(&self, cache: Box<dyn KernelCache>) {
-        assert!(self.kernel_cache.set(cache).is_ok(), "a mount is served once");
-    }
-
-    /// Notes that the kernel is told attributes of a file. Returns true if they may change without the kernel's doing: the file
-    /// was written lately, or may be without our knowing.
-    pub(crate) fn tells_unsettled(&self, stat: &Stat) -> bool {
-        self.recent_writes.tell(stat.ino, stat.blocks) || self.has_writer(stat.ino).unwrap_or(false)
-    }
-
-    /// Makes everything durable that the kernel has told us of.
-    pub(crate) fn sync_all(&self) -> Result<(), FsError> {
-        let round = self.recent_writes.begin_round();
-        self.filesystem.sync()?;
-        self.recent_writes.forget_until(round);
-        Ok(())
-    }
-
-    /// Makes everything durable, for syncfs(2): the kernel has written back its pages before.
-    pub(crate) fn sync_filesystem(&self) -> Result<(), Errno> {
-        number(self.sync_all())
-    }
-
-    /// A name in a directory; `None` if there is no such. The kernel remembers what it is told of. By `.` it asks for a node
-    /// that it has only a file handle of, and by `..` for the parent of such a directory.
-    pub(crate) fn lookup(&self, directory: u64, name: &[u8]) -> Result<Option<Stat>, Errno> {
-        let directory = self.inode(directory)?;
-        if let b"." | b".." = name {
-            return self.lookup_by_handle(directory, name == b"..");
-        }
-        let Some(entry) = number(self.filesystem.lookup(directory, name))? else {
-            return Ok(None);
-        };
-        let attributes = number(self.filesystem.attributes(entry.inode))?;
-        Ok(Some(Stat::new(self.numbers.remember(entry.inode), &attributes)))
-    }
-
-    fn lookup_by_handle(&self, id: InodeId, is_parent_asked: bool) -> Result<Option<Stat>, Errno> {
-        let id = match is_parent_asked {
-            true if id == self.filesystem.root() => id,
-            true => number(self.filesystem.parent_directory(id))?.ok_or(Errno::STALE)?,
-            false => id,
-        };
-        let attributes = number(self.filesystem.attributes(id))?;
-        // Nothing that the kernel knows holds it: it is on its way out.
-        if attributes.nlink == 0 {
-            return Err(Errno::STALE);
-        }
-        Ok(Some(Stat::new(self.numbers.remember(id), &attributes)))
     }
 
     /// Notes that the kernel has forgotten a node this many times. Returns the hold that was kept for it, to be
-    /// [released](Self::release_nameless).
+    /// [released](Nodes::release).
     pub(crate) fn forget(&self, node: u64, lookups: u64) -> Option<InodeHold> {
         self.refusals.forget(node);
-        self.numbers.forget(node, lookups);
-        self.nameless.take(node)
-    }
-
-    /// Forgets a lookup whose answer the kernel did not get. It may know the node by others.
-    pub(crate) fn forget_unanswered(&self, node: u64) {
-        self.numbers.forget(node, 1);
+        self.nodes.forget(node, lookups)
     }
 
     /// Stops what runs, and removes what was kept for the kernel, which asks for nothing any more.
     pub(crate) fn end(&self) {
-        self.balance.end();
-        self.devices.end();
-        self.scrub.end();
-        self.nameless.take_all().into_iter().for_each(|hold| self.release_nameless(hold));
+        self.jobs.end();
+        self.nodes.release_all();
     }
-
-    /// Removes an inode that has no name, and that the kernel has forgotten.
-    pub(crate) fn release_nameless(&self, hold: InodeHold) {
-        // The kernel does not wait for an answer; what fails here the next opening of the pool does.
-        number(self.filesystem.release(hold)).ok();
-    }
-
-    pub(crate) fn stat(&self, node: u64) -> Result<Stat, Errno> {
-        let id = self.inode(node)?;
-        let attributes = number(self.filesystem.attributes(id))?;
-        Ok(Stat::new(self.shown(id), &attributes))
-    }
-
-    pub(crate) fn read_link(&self, node: u64) -> Result<Vec<u8>, Errno> {
-        let id = self.inode(node)?;
-        if self.notes_accesses && !self.is_resting() {
-            number(self.filesystem.note_access(id)).ok();
-        }
-        number(self.filesystem.read_link(id))
-    }
-
-    pub(crate) fn xattr(&self, node: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
-        let found = number(self.filesystem.xattr(self.inode(node)?, name))?;
-        found.ok_or(Errno::NODATA)
-    }
-
-    /// The names of all extended attributes, each with a zero behind it.
-    pub(crate) fn xattr_names(&self, node: u64) -> Result<Vec<u8>, Errno> {
-        let xattrs = number(self.filesystem.xattrs(self.inode(node)?))?;
-        let mut names = Vec::new();
-        for xattr in xattrs {
-            names.extend_from_slice(&xattr.name);
-            names.push(0);
-        }
-        Ok(names)
-    }
-
-    pub(crate) fn space(&self) -> Result<SpaceStatistics, Errno> {
-        number(self.filesystem.space())
-    }
-
-    /// The file of a node, opened if need be. It is kept for the next request only where no file can lose its name: an
-    /// open file keeps its inode.
-    fn file(&self, node: u64) -> Result<Arc<OpenFile>, Errno> {
-        let id = self.inode(node)?;
-        let open = || self.filesystem.open_file(id);
-        if self.is_written {
-            return number(open()).map(Arc::new);
-        }
-        self.open_files.get(node, open).map_err(|error: FsError| errno_of(&error))
-    }
-
-    fn inode(&self, node: u64) -> Result<InodeId, Errno> {
-        self.numbers.inode(node).ok_or(Errno::STALE)
-    }
-
-    fn shown(&self, id: InodeId) -> u64 {
-        self.numbers.shown(id).unwrap_or(UNKNOWN_INO)
-    }
-}
-
-/// The number of an error.
-fn number<T>(result: Result<T, FsError>) -> Result<T, Errno> {
-    result.map_err(|error| errno_of(&error))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::directories::DIRECTORY_BATCH;
+    use super::directories::{DIRECTORY_BATCH, Listed};
+    use super::verbs::Ioctl;
     use super::*;
     use crate::inode_number::ROOT_NODE;
+    use crate::open_files::OpenFiles;
     use crate::permission::{Caller, Ids};
     use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
     use brindle_device::{Device, DeviceClass, SparseDevice, WritableDevice};
-    use brindle_fs::{NewInode, OpenOptions, WriteOptions};
+    use brindle_fs::{FileType, NewInode, OpenOptions, WriteOptions};
     use brindle_ondisk::Uuid;
     use brindle_policy::balance::Balance;
     use brindle_testing::golden::Golden;
     use brindle_uapi::message::BalanceStart;
+    use rustix::io::Errno;
+    use std::ops::ControlFlow;
     use zerocopy::IntoBytes;
 
     fn operations(golden: &Golden) -> Operations {
         let devices =
             golden.devices.iter().map(|device| Arc::new(device.clone()) as Arc<dyn Device>).collect();
         let filesystem = Filesystem::open(devices, &OpenOptions::default()).expect("a golden image");
-        Operations::new(Arc::new(filesystem), &MountOptions::default())
+        Operations::new(&Arc::new(filesystem), &MountOptions::default())
     }
 
     #[test]
@@ -317,13 +269,13 @@ mod tests {
         fs.write(&file, 0, &vec![7; 8 << 20]).expect("room");
         fs.close_file(file).and_then(|()| fs.sync()).expect("room");
         let options = MountOptions { read_only: false, ..MountOptions::default() };
-        let operations = Operations::new(Arc::clone(&fs), &options);
+        let operations = Operations::new(&fs, &options);
         let item = Balance::full().to_item();
         let item = item.as_bytes().try_into().expect("the size of an item");
-        operations.balance.start(&fs, &BalanceStart { item, rate: 1, flags: 0 }).expect("it begins");
-        assert!(operations.balance.is_running(), "it takes weeks at this rate");
+        operations.jobs.balance.start(&BalanceStart { item, rate: 1, flags: 0 }).expect("it begins");
+        assert!(operations.jobs.balance.is_running(), "it takes weeks at this rate");
         operations.end();
-        assert!(!operations.balance.is_running());
+        assert!(!operations.jobs.balance.is_running());
     }
 
     /// Names, numbers and offsets of a directory, fetched in batches.
@@ -344,7 +296,7 @@ mod tests {
                 found.push((entry.name.to_vec(), entry.ino, entry.offset));
                 ControlFlow::Continue(())
             };
-            operations.list((node, 0), offset, with_attributes, &mut emit).expect("listing");
+            operations.directories.list((node, 0), offset, with_attributes, &mut emit).expect("listing");
             if found.len() == before {
                 return found;
             }
@@ -356,7 +308,7 @@ mod tests {
         let operations = operations(&Golden::load("big-directory"));
         let whole = listing(&operations, ROOT_NODE, false, usize::MAX);
         let directory = whole.iter().find(|(name, ..)| !name.starts_with(b".")).expect("an entry").0.clone();
-        let node = operations.lookup(ROOT_NODE, &directory).expect("lookup").expect("it is there").ino;
+        let node = operations.names.lookup(ROOT_NODE, &directory).expect("lookup").expect("it is there").ino;
         let whole = listing(&operations, node, false, usize::MAX);
         assert!(whole.len() > DIRECTORY_BATCH);
         assert_eq!((whole[0].0.as_slice(), whole[1].0.as_slice()), (&b"."[..], &b".."[..]));
@@ -369,16 +321,16 @@ mod tests {
     #[test]
     fn missing_objects_give_their_error_numbers() {
         let operations = operations(&Golden::load("single"));
-        assert_eq!(operations.lookup(ROOT_NODE, b"no such name"), Ok(None));
-        assert_eq!(operations.stat(0).unwrap_err(), Errno::STALE);
-        assert_eq!(operations.stat(1 << 40).unwrap_err(), Errno::STALE);
-        assert_eq!(operations.stat(300 << 48 | 257).unwrap_err(), Errno::NOENT, "no such subvolume");
-        assert_eq!(operations.read(ROOT_NODE, 0, 0, &mut [0; 10]), Err(Errno::ISDIR));
-        assert_eq!(operations.read_link(ROOT_NODE), Err(Errno::INVAL));
-        assert_eq!(operations.xattr(ROOT_NODE, b"user.none"), Err(Errno::NODATA));
+        assert_eq!(operations.names.lookup(ROOT_NODE, b"no such name"), Ok(None));
+        assert_eq!(operations.nodes.stat(0).unwrap_err(), Errno::STALE);
+        assert_eq!(operations.nodes.stat(1 << 40).unwrap_err(), Errno::STALE);
+        assert_eq!(operations.nodes.stat(300 << 48 | 257).unwrap_err(), Errno::NOENT, "no such subvolume");
+        assert_eq!(operations.contents.read(ROOT_NODE, 0, 0, &mut [0; 10]), Err(Errno::ISDIR));
+        assert_eq!(operations.attributes.read_link(ROOT_NODE), Err(Errno::INVAL));
+        assert_eq!(operations.xattrs.get(ROOT_NODE, b"user.none"), Err(Errno::NODATA));
         let caller = Caller { told: Some(Ids { uid: 0, gid: 0 }), pid: 0 };
         let ioctl = Ioctl { caller, node: ROOT_NODE, command: 0x1234, input: Vec::new() };
-        assert_eq!(operations.ioctl(&ioctl), Err(Errno::NOTTY));
+        assert_eq!(operations.ioctls.answer(&ioctl), Err(Errno::NOTTY));
     }
 
     #[test]
@@ -388,11 +340,11 @@ mod tests {
         let mut files = 0;
         while let Some(directory) = left.pop() {
             for (name, ..) in listing(&operations, directory, true, usize::MAX).split_off(2) {
-                let stat = operations.lookup(directory, &name).expect("lookup").expect("it is there");
+                let stat = operations.names.lookup(directory, &name).expect("lookup").expect("it is there");
                 match stat.kind {
                     FileType::Directory => left.push(stat.ino),
                     FileType::Regular => {
-                        let length = operations.read(stat.ino, 0, 0, &mut [0; 100]).expect("read");
+                        let length = operations.contents.read(stat.ino, 0, 0, &mut [0; 100]).expect("read");
                         assert_eq!(length as u64, stat.size.min(100));
                         files += 1;
                     }
@@ -401,6 +353,6 @@ mod tests {
             }
         }
         assert!(files > OpenFiles::CAPACITY, "{files} files");
-        assert!(operations.open_files.len() <= OpenFiles::CAPACITY);
+        assert!(operations.files.unopened_count() <= OpenFiles::CAPACITY);
     }
 }

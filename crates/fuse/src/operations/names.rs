@@ -1,11 +1,16 @@
-//! Changing what directories hold.
+//! Names in directories: looked up, made, moved, removed.
 
-use super::{Operations, number};
+use super::durability::Durability;
+use super::files::Files;
+use super::nodes::Nodes;
+use super::openings::Openings;
 use crate::attributes::Stat;
-use crate::handles::{Handle, Opened};
+use crate::errno::number;
+use crate::handles::Opened;
 use crate::permission::{Caller, Ids};
-use brindle_fs::{Attributes, InodeHold, InodeId, NewInode, RenameMode};
+use brindle_fs::{Filesystem, InodeId, NewInode, RenameMode};
 use rustix::io::Errno;
+use std::sync::Arc;
 
 /// `renameat2`'s flags.
 const RENAME_NOREPLACE: u32 = 1;
@@ -29,13 +34,61 @@ pub(crate) struct Rename {
     pub(crate) flags: u32,
 }
 
-impl Operations {
+/// Names of the mount.
+#[derive(Debug)]
+pub(crate) struct Names {
+    filesystem: Arc<Filesystem>,
+    nodes: Arc<Nodes>,
+    files: Arc<Files>,
+    durability: Arc<Durability>,
+    openings: Arc<Openings>,
+}
+
+impl Names {
+    pub(super) fn new(
+        filesystem: Arc<Filesystem>,
+        nodes: Arc<Nodes>,
+        files: Arc<Files>,
+        durability: Arc<Durability>,
+        openings: Arc<Openings>,
+    ) -> Self {
+        Self { filesystem, nodes, files, durability, openings }
+    }
+
+    /// A name in a directory; `None` if there is no such. The kernel remembers what it is told of. By `.` it asks for a node
+    /// that it has only a file handle of, and by `..` for the parent of such a directory.
+    pub(crate) fn lookup(&self, directory: u64, name: &[u8]) -> Result<Option<Stat>, Errno> {
+        let directory = self.nodes.inode(directory)?;
+        if let b"." | b".." = name {
+            return self.lookup_by_handle(directory, name == b"..");
+        }
+        let Some(entry) = number(self.filesystem.lookup(directory, name))? else {
+            return Ok(None);
+        };
+        let attributes = number(self.filesystem.attributes(entry.inode))?;
+        Ok(Some(self.nodes.remembered(&attributes)))
+    }
+
+    fn lookup_by_handle(&self, id: InodeId, is_parent_asked: bool) -> Result<Option<Stat>, Errno> {
+        let id = match is_parent_asked {
+            true if id == self.filesystem.root() => id,
+            true => number(self.filesystem.parent_directory(id))?.ok_or(Errno::STALE)?,
+            false => id,
+        };
+        let attributes = number(self.filesystem.attributes(id))?;
+        // Nothing that the kernel knows holds it: it is on its way out.
+        if attributes.nlink == 0 {
+            return Err(Errno::STALE);
+        }
+        Ok(Some(self.nodes.remembered(&attributes)))
+    }
+
     /// Makes a file, directory, symbolic link or special file. The kernel remembers it.
     pub(crate) fn create(&self, parent: u64, name: &[u8], new: &NewInode<'_>) -> Result<Stat, Errno> {
-        let parent = self.inode(parent)?;
+        let parent = self.nodes.inode(parent)?;
         let made = number(self.filesystem.create(parent, name, new))?;
-        self.settle_names(&[parent])?;
-        Ok(self.remembered(&made))
+        self.durability.settle_names(&[parent])?;
+        Ok(self.nodes.remembered(&made))
     }
 
     /// Makes a file and opens it, perhaps to write it. The kernel remembers both.
@@ -46,14 +99,14 @@ impl Operations {
         new: &NewInode<'_>,
         how: Opened,
     ) -> Result<(Stat, u64), Errno> {
-        let parent = self.inode(parent)?;
+        let parent = self.nodes.inode(parent)?;
         let (made, file) = number(self.filesystem.create_open(parent, name, new))?;
-        let handle = self.handles.add(Handle::new(file, how));
-        if let Err(error) = self.settle_names(&[parent]) {
-            self.close(handle);
+        let handle = self.files.add(file, how);
+        if let Err(error) = self.durability.settle_names(&[parent]) {
+            self.openings.close(handle);
             return Err(error);
         }
-        Ok((self.remembered(&made), handle))
+        Ok((self.nodes.remembered(&made), handle))
     }
 
     /// Makes a file without a name and opens it (`O_TMPFILE`). The kernel remembers both. The file stays until the kernel has
@@ -64,7 +117,7 @@ impl Operations {
         new: &NewInode<'_>,
         how: Opened,
     ) -> Result<(Stat, u64), Errno> {
-        let (made, hold) = number(self.filesystem.create_unnamed(self.inode(parent)?, new))?;
+        let (made, hold) = number(self.filesystem.create_unnamed(self.nodes.inode(parent)?, new))?;
         let file = match number(self.filesystem.open_known(&made)) {
             Ok(file) => file,
             Err(error) => {
@@ -72,74 +125,54 @@ impl Operations {
                 return Err(error);
             }
         };
-        let stat = self.remembered(&made);
-        self.nameless.keep(stat.ino, hold);
-        Ok((stat, self.handles.add(Handle::new(file, how))))
+        let stat = self.nodes.remembered(&made);
+        self.nodes.keep(stat.ino, hold);
+        Ok((stat, self.files.add(file, how)))
     }
 
     /// Gives a node one more name. The kernel is told of it once more.
     pub(crate) fn link(&self, node: u64, parent: u64, name: &[u8]) -> Result<Stat, Errno> {
-        let (id, parent) = (self.inode(node)?, self.inode(parent)?);
+        let (id, parent) = (self.nodes.inode(node)?, self.nodes.inode(parent)?);
         let linked = number(self.filesystem.link(id, parent, name))?;
-        self.settle_names(&[parent])?;
-        Ok(self.remembered(&linked))
+        self.durability.settle_names(&[parent])?;
+        Ok(self.nodes.remembered(&linked))
     }
 
     pub(crate) fn unlink(&self, parent: u64, name: &[u8]) -> Result<(), Errno> {
-        let parent = self.inode(parent)?;
-        let leaving = self.hold_leaving(parent, name);
+        let parent = self.nodes.inode(parent)?;
+        let leaving = self.nodes.hold_leaving(parent, name);
         number(self.filesystem.unlink(parent, name))?;
-        self.keep_nameless(leaving);
-        self.settle_names(&[parent])
+        self.nodes.keep_nameless(leaving);
+        self.durability.settle_names(&[parent])
     }
 
     pub(crate) fn remove_directory(&self, parent: u64, name: &[u8]) -> Result<(), Errno> {
-        let parent = self.inode(parent)?;
-        let leaving = self.hold_leaving(parent, name);
+        let parent = self.nodes.inode(parent)?;
+        let leaving = self.nodes.hold_leaving(parent, name);
         number(self.filesystem.remove_directory(parent, name))?;
-        self.keep_nameless(leaving);
-        self.settle_names(&[parent])
+        self.nodes.keep_nameless(leaving);
+        self.durability.settle_names(&[parent])
     }
 
     pub(crate) fn rename(&self, rename: &Rename) -> Result<(), Errno> {
         let Rename { from, to, .. } = rename;
         let mode = rename.mode().ok_or(Errno::INVAL)?;
-        let (from_parent, to_parent) = (self.inode(from.parent)?, self.inode(to.parent)?);
+        let (from_parent, to_parent) = (self.nodes.inode(from.parent)?, self.nodes.inode(to.parent)?);
         let replaces = matches!(mode, RenameMode::Replace | RenameMode::Whiteout { .. });
-        let leaving = if replaces { self.hold_leaving(to_parent, &to.name) } else { None };
+        let leaving = if replaces { self.nodes.hold_leaving(to_parent, &to.name) } else { None };
         number(self.filesystem.rename(from_parent, &from.name, to_parent, &to.name, mode))?;
-        self.keep_nameless(leaving);
-        self.settle_names(&[from_parent, to_parent])
-    }
-
-    /// Holds the inode of a name that is about to go, with its node; `None` if there is none, or the kernel can't know it.
-    fn hold_leaving(&self, parent: InodeId, name: &[u8]) -> Option<(u64, InodeHold)> {
-        if !self.is_written {
-            return None;
-        }
-        // Whatever fails here the operation itself is to tell.
-        let entry = self.filesystem.lookup(parent, name).ok()??;
-        let node = self.numbers.known(entry.inode)?;
-        Some((node, self.filesystem.acquire(entry.inode).ok()?))
-    }
-
-    /// Keeps an inode whose name has gone, if that was its last one.
-    fn keep_nameless(&self, left: Option<(u64, InodeHold)>) {
-        if let Some((node, hold)) = left
-            && self.filesystem.attributes(hold.id()).is_ok_and(|attributes| attributes.nlink == 0)
-        {
-            self.nameless.keep(node, hold);
-        }
+        self.nodes.keep_nameless(leaving);
+        self.durability.settle_names(&[from_parent, to_parent])
     }
 
     /// The nodes that this rename would give the name of another, and of which the kernel may have pages that it has not
     /// written back to us yet.
     pub(crate) fn unwritten_movers(&self, rename: &Rename) -> Vec<u64> {
-        if rename.flags & RENAME_NOREPLACE != 0 || !self.handles.has_writers() {
+        if rename.flags & RENAME_NOREPLACE != 0 || !self.files.has_writers() {
             return Vec::new();
         }
         let find = |place: &Place| {
-            let entry = self.filesystem.lookup(self.inode(place.parent).ok()?, &place.name).ok()??;
+            let entry = self.filesystem.lookup(self.nodes.inode(place.parent).ok()?, &place.name).ok()??;
             Some(entry.inode)
         };
         let Some((source, target)) = find(&rename.from).zip(find(&rename.to)) else {
@@ -147,11 +180,7 @@ impl Operations {
         };
         let is_exchange = rename.flags & RENAME_EXCHANGE != 0;
         let moved = [Some(source), is_exchange.then_some(target)].into_iter().flatten();
-        moved.filter(|id| self.handles.has_writer(*id)).filter_map(|id| self.numbers.known(id)).collect()
-    }
-
-    fn remembered(&self, attributes: &Attributes) -> Stat {
-        Stat::new(self.numbers.remember(attributes.id), attributes)
+        moved.filter(|id| self.files.is_written(*id)).filter_map(|id| self.nodes.known(id)).collect()
     }
 }
 

@@ -1,16 +1,29 @@
 //! Quota groups: turned on and off, made, related, limited and counted anew.
 
-use super::{Operations, number};
-use brindle_fs::{QgroupId, QgroupLimit, QgroupLimitFlags, QuotaSummary};
+use super::nodes::Nodes;
+use crate::errno::number;
+use brindle_fs::{Filesystem, QgroupId, QgroupLimit, QgroupLimitFlags, QuotaSummary};
 use brindle_uapi::message::{
     QGROUP_NO_LIMIT, QUOTA_DISABLE, QUOTA_ENABLE, QgroupAssign, QgroupCreate, QgroupLimits, QuotaControl,
     QuotaRescan,
 };
 use rustix::io::Errno;
+use std::sync::Arc;
 use zerocopy::FromZeros;
 
-impl Operations {
-    pub(super) fn control_quotas(&self, asked: QuotaControl) -> Result<QuotaControl, Errno> {
+/// Quotas of the mounted pool.
+#[derive(Debug)]
+pub(super) struct Quotas {
+    filesystem: Arc<Filesystem>,
+    nodes: Arc<Nodes>,
+}
+
+impl Quotas {
+    pub(super) fn new(filesystem: Arc<Filesystem>, nodes: Arc<Nodes>) -> Self {
+        Self { filesystem, nodes }
+    }
+
+    pub(super) fn control(&self, asked: QuotaControl) -> Result<QuotaControl, Errno> {
         let pool = self.filesystem.pool();
         let done = match asked.command {
             QUOTA_ENABLE => pool.enable_quotas(),
@@ -22,7 +35,7 @@ impl Operations {
     }
 
     /// Counts anew if the numbers can't be told from those that there are.
-    pub(super) fn relate_quota_groups(&self, asked: &QgroupAssign) -> Result<(), Errno> {
+    pub(super) fn relate(&self, asked: &QgroupAssign) -> Result<(), Errno> {
         let (child, parent) = (QgroupId::new(asked.child), QgroupId::new(asked.parent));
         let pool = self.filesystem.pool();
         let related = match asked.assign {
@@ -35,7 +48,7 @@ impl Operations {
         number(self.filesystem.commit())
     }
 
-    pub(super) fn change_quota_group(&self, asked: &QgroupCreate) -> Result<(), Errno> {
+    pub(super) fn change(&self, asked: &QgroupCreate) -> Result<(), Errno> {
         let (id, pool) = (QgroupId::new(asked.id), self.filesystem.pool());
         let changed = match asked.create {
             0 => pool.destroy_quota_group(id),
@@ -46,19 +59,19 @@ impl Operations {
     }
 
     /// Changes the limits that are named, of a group or of that of the file's subvolume.
-    pub(super) fn limit_quota_group(&self, node: u64, asked: &QgroupLimits) -> Result<(), Errno> {
+    pub(super) fn limit(&self, node: u64, asked: &QgroupLimits) -> Result<(), Errno> {
         let id = match asked.id {
-            0 => QgroupId::of_subvolume(self.inode(node)?.tree),
+            0 => QgroupId::of_subvolume(self.nodes.inode(node)?.tree),
             id => QgroupId::new(id),
         };
-        let found = self.quota_summary()?.ok_or(Errno::NOTCONN)?;
+        let found = self.summary()?.ok_or(Errno::NOTCONN)?;
         let group = found.groups.iter().find(|group| group.id == id).ok_or(Errno::NOENT)?;
         let limit = changed_limit(group.limit, asked);
         number(self.filesystem.pool().limit_quota_group(id, limit).map_err(Into::into))?;
         number(self.filesystem.commit())
     }
 
-    pub(super) fn rescan_quotas(&self) -> Result<(), Errno> {
+    pub(super) fn rescan(&self) -> Result<(), Errno> {
         let pool = self.filesystem.pool();
         if pool.is_counting_quotas() {
             return Err(Errno::INPROGRESS);
@@ -67,8 +80,8 @@ impl Operations {
         number(self.filesystem.commit())
     }
 
-    pub(super) fn quota_rescan(&self) -> Result<QuotaRescan, Errno> {
-        let summary = self.quota_summary()?;
+    pub(super) fn rescan_progress(&self) -> Result<QuotaRescan, Errno> {
+        let summary = self.summary()?;
         let next =
             summary.and_then(|found| found.rescan).filter(|_| self.filesystem.pool().is_counting_quotas());
         Ok(QuotaRescan {
@@ -78,7 +91,7 @@ impl Operations {
         })
     }
 
-    fn quota_summary(&self) -> Result<Option<QuotaSummary>, Errno> {
+    fn summary(&self) -> Result<Option<QuotaSummary>, Errno> {
         number(self.filesystem.pool().quotas().map_err(Into::into))
     }
 }

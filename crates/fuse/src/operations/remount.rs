@@ -4,81 +4,71 @@
 //! too: commits, deletions in the background, defragmentation, times of access. What ioctls would change is refused. The pool stays
 //! open to be written, so that a remount may make it writable again.
 
-use super::{Operations, number};
-use crate::MountOptions;
-use brindle_fs::{FsError, UpkeepOwner};
-use brindle_uapi::verb::Effect;
+use super::durability::Durability;
+use super::jobs::Jobs;
+use super::mode::MountMode;
+use crate::errno::number;
+use crate::options::MountOptions;
+use brindle_fs::{Filesystem, FsError, UpkeepOwner};
 use rustix::io::Errno;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// The part of the options of a mount that a remount changes.
+/// Remounts of a mount that is served.
 #[derive(Debug)]
-pub(super) struct Remountable {
-    commit_interval_ms: AtomicU64,
-    rests: AtomicBool,
+pub(crate) struct Remount {
+    filesystem: Arc<Filesystem>,
+    mode: Arc<MountMode>,
+    durability: Arc<Durability>,
+    jobs: Arc<Jobs>,
 }
 
-impl Remountable {
-    pub(super) fn new(commit_interval: Duration) -> Self {
-        let remountable = Self { commit_interval_ms: AtomicU64::new(0), rests: AtomicBool::new(false) };
-        remountable.set_commit_interval(commit_interval);
-        remountable
-    }
-
-    fn set_commit_interval(&self, interval: Duration) {
-        let milliseconds = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
-        self.commit_interval_ms.store(milliseconds, Ordering::Relaxed);
-    }
-}
-
-impl UpkeepOwner for Operations {
+impl UpkeepOwner for Remount {
     fn commit_interval(&self) -> Duration {
-        Duration::from_millis(self.remountable.commit_interval_ms.load(Ordering::Relaxed))
+        self.mode.commit_interval()
     }
 
     fn rests(&self) -> bool {
-        self.is_resting()
+        self.mode.is_resting()
     }
 
     fn sync(&self) -> Result<(), FsError> {
-        self.sync_all()
+        self.durability.sync_all()
     }
 }
 
-impl Operations {
-    /// Returns true if the mount was remounted read-only.
-    pub(crate) fn is_resting(&self) -> bool {
-        self.remountable.rests.load(Ordering::Relaxed)
-    }
-
-    /// Refuses an ioctl that would change something of a mount that rests.
-    pub(super) fn require_awake(&self, effect: Effect) -> Result<(), Errno> {
-        if self.is_resting() && effect != Effect::Nothing { Err(Errno::ROFS) } else { Ok(()) }
+impl Remount {
+    pub(super) fn new(
+        filesystem: Arc<Filesystem>,
+        mode: Arc<MountMode>,
+        durability: Arc<Durability>,
+        jobs: Arc<Jobs>,
+    ) -> Self {
+        Self { filesystem, mode, durability, jobs }
     }
 
     /// The value of a setting that a remount changes; `None` if it is none of those.
-    pub(super) fn remountable_setting(&self, name: &str) -> Option<String> {
+    pub(super) fn setting(&self, name: &str) -> Option<String> {
         match name {
-            "commit" => Some(self.commit_interval().as_secs().to_string()),
-            "read_only" => Some((!self.is_written() || self.is_resting()).to_string()),
+            "commit" => Some(self.mode.commit_interval().as_secs().to_string()),
+            "read_only" => Some((!self.mode.is_written() || self.mode.is_resting()).to_string()),
             _ => None,
         }
     }
 
     /// Changes such a setting; false if it is none of those.
-    pub(super) fn set_remountable_setting(&self, name: &str, value: &str) -> Result<bool, Errno> {
+    pub(super) fn set(&self, name: &str, value: &str) -> Result<bool, Errno> {
         match (name, value) {
             ("commit", seconds) => {
                 let interval = match seconds.parse().map_err(|_| Errno::INVAL)? {
                     0 => MountOptions::default().commit_interval,
                     seconds => Duration::from_secs(seconds),
                 };
-                self.remountable.set_commit_interval(interval);
+                self.mode.set_commit_interval(interval);
             }
             ("read_only", "true") => self.rest()?,
-            ("read_only", "false") if self.is_written() => {
-                self.remountable.rests.store(false, Ordering::Relaxed);
+            ("read_only", "false") if self.mode.is_written() => {
+                self.mode.set_resting(false);
             }
             ("read_only", "false") => return Err(Errno::ROFS),
             ("read_only", _) => return Err(Errno::INVAL),
@@ -89,22 +79,18 @@ impl Operations {
 
     /// Makes everything durable, and does nothing more by itself.
     fn rest(&self) -> Result<(), Errno> {
-        if !self.is_written() {
+        if !self.mode.is_written() {
             return Ok(());
         }
-        if self.balance.is_running() || self.devices.is_running() {
-            return Err(Errno::BUSY);
-        }
-        // A scrub may be resumed; from here on it only looks.
-        self.scrub.end();
+        self.jobs.rest()?;
         // From here on the upkeep begins nothing; a piece that it has begun takes nothing away that a crash would miss.
-        let rested = self.remountable.rests.swap(true, Ordering::Relaxed);
+        let rested = self.mode.set_resting(true);
         // Destaging stops after the batch under way, and does not begin again.
         let alone = self.filesystem.pool().begin_exclusive("remount");
-        let sync = || self.sync_all().and_then(|()| self.filesystem.shutdown());
+        let sync = || self.durability.sync_all().and_then(|()| self.filesystem.shutdown());
         let synced = number(alone.map(drop).map_err(Into::into).and_then(|()| sync()));
         if synced.is_err() {
-            self.remountable.rests.store(rested, Ordering::Relaxed);
+            self.mode.set_resting(rested);
         }
         synced
     }

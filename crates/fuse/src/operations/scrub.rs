@@ -1,5 +1,6 @@
 //! A scrub of the mounted pool.
 
+use super::mode::MountMode;
 use brindle_care::job::Control;
 use brindle_care::scrub::{DevId, Scrub, ScrubError, ScrubJob, ScrubRecord, carry_out};
 use brindle_fs::Filesystem;
@@ -15,6 +16,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The scrub of a mount: one at a time, by a thread of its own. To be [ended](Self::end) with the mount.
 #[derive(Debug)]
 pub(super) struct ScrubService {
+    filesystem: Arc<Filesystem>,
+    mode: Arc<MountMode>,
     /// Directory of its record.
     directory: Option<PathBuf>,
     state: Arc<Mutex<State>>,
@@ -32,19 +35,16 @@ struct State {
 }
 
 impl ScrubService {
-    pub(super) fn new(directory: Option<PathBuf>) -> Self {
-        Self { directory, state: Arc::default(), thread: Mutex::default() }
+    pub(super) fn new(filesystem: Arc<Filesystem>, mode: Arc<MountMode>, directory: Option<PathBuf>) -> Self {
+        Self { filesystem, mode, directory, state: Arc::default(), thread: Mutex::default() }
     }
 
     /// Begins one, or goes on with one.
-    pub(super) fn start(
-        &self,
-        filesystem: &Arc<Filesystem>,
-        is_written: bool,
-        start: &ScrubStart,
-    ) -> Result<(), Errno> {
+    pub(super) fn start(&self, start: &ScrubStart) -> Result<(), Errno> {
+        let filesystem = &self.filesystem;
         let read_only = start.flags & SCRUB_READ_ONLY != 0;
-        if !(read_only || is_written && filesystem.is_writable()) {
+        let may_write = self.mode.is_written() && !self.mode.is_resting() && filesystem.is_writable();
+        if !(read_only || may_write) {
             return Err(Errno::ROFS);
         }
         let count = usize::try_from(start.count).map_err(|_| Errno::INVAL)?;
@@ -57,7 +57,7 @@ impl ScrubService {
         if state.scrub.is_some() {
             return Err(Errno::INPROGRESS);
         }
-        let last = state.record.take().or_else(|| self.load(filesystem));
+        let last = state.record.take().or_else(|| self.load());
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let begun = job.begin(filesystem, last.clone(), now);
         let (scrub, mut record) = match begun {
@@ -125,11 +125,11 @@ impl ScrubService {
     }
 
     /// A page of the record.
-    pub(super) fn page(&self, filesystem: &Filesystem, mut page: ScrubPage) -> Result<ScrubPage, Errno> {
+    pub(super) fn page(&self, mut page: ScrubPage) -> Result<ScrubPage, Errno> {
         let mut state = self.lock();
         if page.offset == 0 {
             if state.record.is_none() {
-                state.record = self.load(filesystem);
+                state.record = self.load();
             }
             state.text = state.record.as_ref().map_or_else(String::new, ScrubRecord::to_text);
         }
@@ -144,8 +144,8 @@ impl ScrubService {
     }
 
     /// The record of the last one, of this mount or an earlier one.
-    fn load(&self, filesystem: &Filesystem) -> Option<ScrubRecord> {
-        let loaded = ScrubRecord::load(self.directory.as_ref()?, &filesystem.pool().superblock().fsid);
+    fn load(&self) -> Option<ScrubRecord> {
+        let loaded = ScrubRecord::load(self.directory.as_ref()?, &self.filesystem.pool().superblock().fsid);
         loaded.inspect_err(|error| tracing::warn!("{error}")).ok()?
     }
 

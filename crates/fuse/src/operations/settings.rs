@@ -1,9 +1,11 @@
-//! Settings of the mount, and what readers wanted of the devices.
+//! Settings of the mount.
 
-use super::Operations;
-use brindle_uapi::message::{DeviceReads, ReadsPage, Setting, field, text};
+use super::remount::Remount;
+use crate::options::MountOptions;
+use brindle_fs::Filesystem;
+use brindle_uapi::message::{Setting, field, text};
 use rustix::io::Errno;
-use zerocopy::FromZeros;
+use std::sync::Arc;
 
 /// The beginning of names of settings of devices that are made of others: their id and the name proper follow.
 const OF_DEVICE: &str = "device/";
@@ -15,25 +17,36 @@ fn of_device(name: &str) -> Option<(&str, &str)> {
     name.strip_prefix(OF_DEVICE)?.split_once('/')
 }
 
-impl Operations {
-    pub(super) fn setting(&self, mut asked: Setting) -> Result<Setting, Errno> {
+/// Settings of the mount, of reading, and of devices that are made of others.
+#[derive(Debug)]
+pub(super) struct MountSettings {
+    filesystem: Arc<Filesystem>,
+    remount: Arc<Remount>,
+    /// Mode of defragmenting metadata, which stays as it is.
+    metadata_defrag: String,
+}
+
+impl MountSettings {
+    pub(super) fn new(filesystem: Arc<Filesystem>, remount: Arc<Remount>, options: &MountOptions) -> Self {
+        Self { filesystem, remount, metadata_defrag: options.auto_defragment.to_string() }
+    }
+
+    pub(super) fn get(&self, mut asked: Setting) -> Result<Setting, Errno> {
         let name = std::str::from_utf8(text(&asked.name)).map_err(|_| Errno::INVAL)?;
         let value = match name {
-            "metadata_defrag" => Some(self.auto_defragment.to_string()),
+            "metadata_defrag" => Some(self.metadata_defrag.clone()),
             _ if name.starts_with(OF_DEVICE) => self.report_page(name),
-            _ => {
-                self.remountable_setting(name).or_else(|| self.filesystem.pool().volume().read_setting(name))
-            }
+            _ => self.remount.setting(name).or_else(|| self.filesystem.pool().volume().read_setting(name)),
         };
         let value = value.ok_or(Errno::OPNOTSUPP)?;
         asked.value = field(value.as_bytes()).ok_or(Errno::OVERFLOW)?;
         Ok(asked)
     }
 
-    pub(super) fn set_setting(&self, wanted: &Setting) -> Result<(), Errno> {
+    pub(super) fn set(&self, wanted: &Setting) -> Result<(), Errno> {
         let utf8 = |bytes| std::str::from_utf8(bytes).map_err(|_| Errno::INVAL);
         let (name, value) = (utf8(text(&wanted.name))?, utf8(text(&wanted.value))?);
-        if self.set_remountable_setting(name, value)? {
+        if self.remount.set(name, value)? {
             return Ok(());
         }
         let volume = self.filesystem.pool().volume();
@@ -64,28 +77,5 @@ impl Operations {
             page.extend([name, " ", value, "\n"]);
         }
         Some(page)
-    }
-
-    /// The reads of devices of a greater id.
-    pub(super) fn reads_page(&self, after_device: u64) -> ReadsPage {
-        let (devices, is_counted) = self.filesystem.pool().volume().read_statistics();
-        let reads = devices.iter().map(|(devid, found)| DeviceReads {
-            devid: devid.get(),
-            in_flight: found.in_flight.into(),
-            expected: found.expected.into(),
-            reads: found.reads,
-            bytes: found.bytes,
-            requests: found.requests,
-            local_requests: found.local_requests,
-            end: found.end,
-            latency_ns: found.latency_ns,
-            service_ns: found.service_ns,
-            bytes_per_second: found.bytes_per_second,
-        });
-        let mut devices: Vec<DeviceReads> = reads.collect();
-        devices.sort_by_key(|device| device.devid);
-        let mut page = ReadsPage { after_device, is_counted: is_counted.into(), ..ReadsPage::new_zeroed() };
-        page.fill(&devices);
-        page
     }
 }

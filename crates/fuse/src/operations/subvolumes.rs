@@ -1,23 +1,49 @@
 //! Subvolumes, made, shown and deleted by ioctls. The kernel does not see these changes and is told of them; nor does
 //! it check permissions for them.
 
-use super::{Operations, number};
+use super::invalidations::Invalidations;
+use super::nodes::Nodes;
+use super::pages::KernelPages;
+use crate::errno::number;
 use crate::permission::{Caller, Ids};
-use brindle_fs::{Attributes, FileType, InodeId, NewInode, RootId, Subvolume};
+use brindle_fs::{Attributes, FileType, Filesystem, InodeId, NewInode, ObjectId, RootId, Subvolume};
 use brindle_uapi::message::{
-    BY_ID, READ_ONLY, SnapshotRequest, SubvolumeInfo, SubvolumePage, Time, VolumeArgumentsV2, field, text,
+    BY_ID, InodeLookup, READ_ONLY, SnapshotRequest, SubvolumeInfo, SubvolumePage, Time, VolumeArgumentsV2,
+    field, text,
 };
 use rustix::io::Errno;
+use std::sync::Arc;
 use zerocopy::{FromBytes, FromZeros};
 
-impl Operations {
-    pub(super) fn create_subvolume(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<(), Errno> {
+/// Subvolumes of the mounted pool.
+#[derive(Debug)]
+pub(super) struct Subvolumes {
+    filesystem: Arc<Filesystem>,
+    nodes: Arc<Nodes>,
+    pages: Arc<KernelPages>,
+    invalidations: Arc<Invalidations>,
+    owners_delete: bool,
+}
+
+impl Subvolumes {
+    /// With `owners_delete`, the owner of a subvolume may delete it.
+    pub(super) fn new(
+        filesystem: Arc<Filesystem>,
+        nodes: Arc<Nodes>,
+        pages: Arc<KernelPages>,
+        invalidations: Arc<Invalidations>,
+        owners_delete: bool,
+    ) -> Self {
+        Self { filesystem, nodes, pages, invalidations, owners_delete }
+    }
+
+    pub(super) fn create(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<(), Errno> {
         let directory = self.changeable_directory(caller, parent)?;
         let Ids { uid, gid } = caller.ids().ok_or(Errno::PERM)?;
         let umask = caller.umask();
         let new = NewInode { mode: 0o777, umask, uid, gid, ..NewInode::default() };
         number(self.filesystem.create_subvolume(directory.id, name, &new))?;
-        self.entry_changed(parent, name);
+        self.invalidations.entry_changed(parent, name);
         Ok(())
     }
 
@@ -30,18 +56,18 @@ impl Operations {
         if request.flags & !READ_ONLY != 0 {
             return Err(Errno::OPNOTSUPP);
         }
-        let source = self.numbers.inode(request.source).ok_or(Errno::NOENT)?;
+        let source = self.nodes.inode(request.source).map_err(|_| Errno::NOENT)?;
         require_root(source)?;
         let directory = self.changeable_directory(caller, parent)?;
         caller.require_owner(&number(self.filesystem.attributes(source))?)?;
         let (name, is_read_only) = (text(&request.name), request.flags & READ_ONLY != 0);
-        self.gather_contents(Some(source.tree));
+        self.pages.gather(Some(source.tree));
         number(self.filesystem.snapshot(source.tree, directory.id, name, is_read_only))?;
-        self.entry_changed(parent, name);
+        self.invalidations.entry_changed(parent, name);
         Ok(())
     }
 
-    pub(super) fn delete_subvolume(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<(), Errno> {
+    pub(super) fn delete(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<(), Errno> {
         let directory = self.changeable_directory(caller, parent)?;
         let entry = number(self.filesystem.lookup(directory.id, name))?.ok_or(Errno::NOENT)?;
         require_root(entry.inode)?;
@@ -50,24 +76,24 @@ impl Operations {
         }
         let victim = number(self.filesystem.attributes(entry.inode))?;
         caller.require_removal(&directory, &victim)?;
-        if self.owners_delete_subvolumes {
+        if self.owners_delete {
             caller.require_owner(&victim)?;
         } else {
             caller.require_administrator()?;
         }
         number(self.filesystem.delete_subvolume(directory.id, name))?;
-        self.entry_changed(parent, name);
+        self.invalidations.entry_changed(parent, name);
         Ok(())
     }
 
-    pub(super) fn delete_subvolume_v2(
+    pub(super) fn delete_v2(
         &self,
         caller: Caller,
         parent: u64,
         arguments: &VolumeArgumentsV2,
     ) -> Result<(), Errno> {
         match arguments.flags {
-            0 => self.delete_subvolume(caller, parent, text(&arguments.name)),
+            0 => self.delete(caller, parent, text(&arguments.name)),
             BY_ID => {
                 caller.require_administrator()?;
                 let (id, _) = u64::read_from_prefix(&arguments.name).map_err(|_| Errno::INVAL)?;
@@ -77,22 +103,22 @@ impl Operations {
                 let above = number(self.filesystem.parent_directory(InodeId::root_of(place.id)))?;
                 let above = above.ok_or(Errno::NOENT)?;
                 let name = place.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-                let parent = self.numbers.known(above).ok_or(Errno::NOENT)?;
-                self.delete_subvolume(caller, parent, name)
+                let parent = self.nodes.known(above).ok_or(Errno::NOENT)?;
+                self.delete(caller, parent, name)
             }
             _ => Err(Errno::OPNOTSUPP),
         }
     }
 
-    pub(super) fn subvolume_flags(&self, node: u64) -> Result<u64, Errno> {
-        let id = self.inode(node)?;
+    pub(super) fn flags(&self, node: u64) -> Result<u64, Errno> {
+        let id = self.nodes.inode(node)?;
         require_root(id)?;
         let is_read_only = number(self.filesystem.is_subvolume_read_only(id.tree))?;
         Ok(if is_read_only { READ_ONLY } else { 0 })
     }
 
-    pub(super) fn set_subvolume_flags(&self, caller: Caller, node: u64, flags: u64) -> Result<(), Errno> {
-        let id = self.inode(node)?;
+    pub(super) fn set_flags(&self, caller: Caller, node: u64, flags: u64) -> Result<(), Errno> {
+        let id = self.nodes.inode(node)?;
         require_root(id)?;
         if flags & !READ_ONLY != 0 {
             return Err(Errno::OPNOTSUPP);
@@ -100,26 +126,26 @@ impl Operations {
         caller.require_owner(&number(self.filesystem.attributes(id))?)?;
         let is_read_only = flags & READ_ONLY != 0;
         if is_read_only {
-            self.gather_contents(Some(id.tree));
+            self.pages.gather(Some(id.tree));
         }
         number(self.filesystem.set_subvolume_read_only(id.tree, is_read_only))
     }
 
-    pub(super) fn set_default_subvolume(&self, node: u64, id: u64) -> Result<(), Errno> {
-        let here = self.inode(node)?;
+    pub(super) fn set_default(&self, node: u64, id: u64) -> Result<(), Errno> {
+        let here = self.nodes.inode(node)?;
         let id = if id == 0 { here.tree } else { RootId::new(id) };
         number(self.filesystem.set_default_subvolume(id))
     }
 
-    pub(super) fn subvolume_info(&self, node: u64) -> Result<SubvolumeInfo, Errno> {
-        let tree = self.inode(node)?.tree;
+    pub(super) fn describe(&self, node: u64) -> Result<SubvolumeInfo, Errno> {
+        let tree = self.nodes.inode(node)?.tree;
         let all = number(self.filesystem.subvolumes())?;
         let found = all.iter().find(|subvolume| subvolume.id == tree).ok_or(Errno::NOENT)?;
         self.info(found)
     }
 
     /// The next subvolumes of the list.
-    pub(super) fn subvolume_page(&self, after: u64) -> Result<SubvolumePage, Errno> {
+    pub(super) fn page(&self, after: u64) -> Result<SubvolumePage, Errno> {
         let mut page = SubvolumePage::empty(number(self.filesystem.default_subvolume())?.get());
         page.after = after;
         for subvolume in number(self.filesystem.subvolumes())?.iter().filter(|found| found.id.get() > after) {
@@ -128,6 +154,34 @@ impl Operations {
             }
         }
         Ok(page)
+    }
+
+    /// The subvolume of an inode and its path in that.
+    pub(super) fn lookup_inode(
+        &self,
+        caller: Caller,
+        node: u64,
+        mut asked: InodeLookup,
+    ) -> Result<InodeLookup, Errno> {
+        let here = self.nodes.inode(node)?;
+        let root = InodeId::root_of(here.tree);
+        if asked.subvolume != 0 || asked.inode != root.number.get() {
+            caller.require_administrator()?;
+        }
+        let tree = if asked.subvolume == 0 { here.tree } else { RootId::new(asked.subvolume) };
+        let mut at = InodeId { tree, number: ObjectId::new(asked.inode) };
+        let mut path = Vec::new();
+        while at.number != root.number {
+            let (parent, name) = number(self.filesystem.first_name(at))?.ok_or(Errno::NOENT)?;
+            path.splice(0..0, name.into_iter().chain([b'/']));
+            if path.len() >= asked.path.len() {
+                return Err(Errno::NAMETOOLONG);
+            }
+            at.number = parent;
+        }
+        asked.subvolume = tree.get();
+        asked.path = field(&path).ok_or(Errno::NAMETOOLONG)?;
+        Ok(asked)
     }
 
     fn info(&self, subvolume: &Subvolume) -> Result<SubvolumeInfo, Errno> {
@@ -159,20 +213,12 @@ impl Operations {
 
     /// A directory that the caller may change.
     fn changeable_directory(&self, caller: Caller, node: u64) -> Result<Attributes, Errno> {
-        let directory = number(self.filesystem.attributes(self.inode(node)?))?;
+        let directory = number(self.filesystem.attributes(self.nodes.inode(node)?))?;
         if directory.kind != FileType::Directory {
             return Err(Errno::NOTDIR);
         }
         caller.require_change(&self.filesystem, &directory)?;
         Ok(directory)
-    }
-
-    /// The kernel must forget what it knows of a name.
-    fn entry_changed(&self, parent: u64, name: &[u8]) {
-        if let Some(cache) = self.kernel_cache.get() {
-            cache.entry_changed(parent, name);
-            cache.attributes_changed(parent);
-        }
     }
 }
 

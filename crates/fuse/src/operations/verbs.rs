@@ -1,12 +1,25 @@
 //! Handlers of ioctls: one for each row of the table in `brindle-uapi` that brindle serves. The table decides about
 //! privileges, about a mount at rest, and about durability; a handler has a decoded argument and returns a typed answer.
 
-use super::Operations;
+use super::attributes::InodeAttributes;
+use super::defragment::Defragmentation;
+use super::device_requests::DeviceRequests;
+use super::durability::Durability;
+use super::jobs::Jobs;
+use super::mode::MountMode;
+use super::pool_reports::PoolReports;
+use super::pool_settings::PoolSettings;
+use super::quotas::Quotas;
+use super::server::MountServer;
+use super::settings::MountSettings;
+use super::subvolumes::Subvolumes;
+use super::tree_items::TreeItems;
 use crate::flags;
 use crate::permission::Caller;
 use brindle_uapi::message::{VolumeArgumentsV2, text};
 use brindle_uapi::verb::{self, Effect, Pace, Privilege, Row, Verb};
 use rustix::io::Errno;
+use std::sync::Arc;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// A request by ioctl.
@@ -32,7 +45,7 @@ pub(crate) fn changes(command: u32) -> bool {
 /// A row of the table, and its answer.
 struct Service {
     row: Row,
-    answer: fn(&Operations, &Ioctl) -> Result<Vec<u8>, Errno>,
+    answer: fn(&Ioctls, &Ioctl) -> Result<Vec<u8>, Errno>,
 }
 
 /// Origin of a request.
@@ -42,9 +55,27 @@ struct Origin {
     node: u64,
 }
 
-impl Operations {
+/// Ioctls of a mount: the parts that answer them.
+#[derive(Debug)]
+pub(crate) struct Ioctls {
+    pub(super) mode: Arc<MountMode>,
+    pub(super) durability: Arc<Durability>,
+    pub(super) attributes: Arc<InodeAttributes>,
+    pub(super) subvolumes: Subvolumes,
+    pub(super) reports: Arc<PoolReports>,
+    pub(super) pool_settings: PoolSettings,
+    pub(super) tree_items: TreeItems,
+    pub(super) quotas: Quotas,
+    pub(super) server: MountServer,
+    pub(super) jobs: Arc<Jobs>,
+    pub(super) settings: MountSettings,
+    pub(super) device_requests: DeviceRequests,
+    pub(super) defragmentation: Defragmentation,
+}
+
+impl Ioctls {
     /// Answers an ioctl.
-    pub(crate) fn ioctl(&self, ioctl: &Ioctl) -> Result<Vec<u8>, Errno> {
+    pub(crate) fn answer(&self, ioctl: &Ioctl) -> Result<Vec<u8>, Errno> {
         let service = SERVICES.iter().find(|service| service.row.number == ioctl.command);
         let Service { row, answer } = service.ok_or(Errno::NOTTY)?;
         self.require_awake(row.effect)?;
@@ -52,20 +83,25 @@ impl Operations {
             ioctl.caller.require_administrator()?;
         }
         let answer = answer(self, ioctl)?;
-        self.settle_ioctl(row.effect)?;
+        self.durability.settle_ioctl(row.effect)?;
         Ok(answer)
+    }
+
+    /// Refuses an ioctl that would change something of a mount that rests.
+    fn require_awake(&self, effect: Effect) -> Result<(), Errno> {
+        if self.mode.is_resting() && effect != Effect::Nothing { Err(Errno::ROFS) } else { Ok(()) }
     }
 }
 
 /// An operation behind an ioctl.
-type Handler<V> = fn(&Operations, Origin, <V as Verb>::Told) -> Result<<V as Verb>::Answer, Errno>;
+type Handler<V> = fn(&Ioctls, Origin, <V as Verb>::Told) -> Result<<V as Verb>::Answer, Errno>;
 
 /// Decodes the argument, and encodes the answer.
-fn serve<V: Verb>(operations: &Operations, ioctl: &Ioctl, handle: Handler<V>) -> Result<Vec<u8>, Errno> {
+fn serve<V: Verb>(ioctls: &Ioctls, ioctl: &Ioctl, handle: Handler<V>) -> Result<Vec<u8>, Errno> {
     // An ioctl that only asks has no argument, whatever the transport hands over.
     let input = if size_of::<V::Told>() == 0 { &[] } else { ioctl.input.as_slice() };
     let told = V::Told::read_from_bytes(input).map_err(|_| Errno::INVAL)?;
-    let answer = handle(operations, Origin { caller: ioctl.caller, node: ioctl.node }, told)?;
+    let answer = handle(ioctls, Origin { caller: ioctl.caller, node: ioctl.node }, told)?;
     Ok(answer.as_bytes().to_vec())
 }
 
@@ -79,78 +115,78 @@ macro_rules! services {
         /// The handlers, in the order of the table.
         const SERVICES: &[Service] = &[$(Service {
             row: verb::$verb::ROW,
-            answer: |operations, ioctl| serve::<verb::$verb>(operations, ioctl, $handle),
+            answer: |ioctls, ioctl| serve::<verb::$verb>(ioctls, ioctl, $handle),
         }),*];
     };
 }
 
 services! {
-    InodeGetFlags => |mount, from, ()| mount.inode_flags(from.node).map(flags::plain);
-    InodeSetFlags => |mount, from, word| mount.set_flags(from.node, |_| flags::with_plain(word));
-    InodeGetExtended => |mount, from, ()| mount.inode_flags(from.node).map(flags::extended);
+    InodeGetFlags => |mount, from, ()| mount.attributes.flags(from.node).map(flags::plain);
+    InodeSetFlags => |mount, from, word| mount.attributes.set_flags(from.node, |_| flags::with_plain(word));
+    InodeGetExtended => |mount, from, ()| mount.attributes.flags(from.node).map(flags::extended);
     InodeSetExtended => |mount, from, wanted| {
-        mount.set_flags(from.node, |current| flags::with_extended(&wanted, current))
+        mount.attributes.set_flags(from.node, |current| flags::with_extended(&wanted, current))
     };
-    SubvolumeCreate => |mount, from, told| mount.create_subvolume(from.caller, from.node, text(&told.name));
+    SubvolumeCreate => |mount, from, told| mount.subvolumes.create(from.caller, from.node, text(&told.name));
     SubvolumeCreateV2 => |mount, from, told| {
-        mount.create_subvolume(from.caller, from.node, plain_name(&told)?)
+        mount.subvolumes.create(from.caller, from.node, plain_name(&told)?)
     };
-    SnapshotDestroy => |mount, from, told| mount.delete_subvolume(from.caller, from.node, text(&told.name));
-    SnapshotDestroyV2 => |mount, from, told| mount.delete_subvolume_v2(from.caller, from.node, &told);
-    SubvolumeGetFlags => |mount, from, ()| mount.subvolume_flags(from.node);
-    SubvolumeSetFlags => |mount, from, flags| mount.set_subvolume_flags(from.caller, from.node, flags);
-    DefaultSubvolume => |mount, from, id| mount.set_default_subvolume(from.node, id);
-    LookUpInode => |mount, from, asked| mount.lookup_inode(from.caller, from.node, asked);
-    DescribeSubvolume => |mount, from, ()| mount.subvolume_info(from.node);
-    Sync => |mount, _, ()| mount.sync_with_pages();
-    StartSync => |mount, _, ()| mount.start_sync();
-    WaitSync => |mount, _, _| mount.sync_with_pages();
-    DescribeFilesystem => |mount, _, ()| Ok(mount.filesystem_info());
-    DescribeDevice => |mount, _, asked| mount.device_info(&asked);
-    CountDeviceErrors => |mount, from, asked| mount.device_statistics(from.caller, asked);
-    GetLabel => |mount, _, ()| mount.label();
-    SetLabel => |mount, _, label| mount.set_label(&label);
-    Trim => |mount, _, range| mount.trim(range);
-    SearchTree => |mount, _, asked| mount.search(asked);
-    ControlQuotas => |mount, _, asked| mount.control_quotas(asked);
-    AssignQgroup => |mount, _, asked| mount.relate_quota_groups(&asked);
-    CreateQgroup => |mount, _, asked| mount.change_quota_group(&asked);
-    RescanQuotas => |mount, _, _| mount.rescan_quotas();
-    FollowRescan => |mount, _, ()| mount.quota_rescan();
-    Snapshot => |mount, from, request| mount.snapshot(from.caller, from.node, &request);
-    ListSubvolumes => |mount, _, page| mount.subvolume_page(page.after);
-    DescribeServer => |mount, _, ()| Ok(mount.server_info());
-    ReportSpace => |mount, _, page| mount.space_page(&page);
-    ReportCommits => |mount, _, ()| Ok(mount.commits_report());
-    ExplainReadOnly => |mount, _, ()| Ok(mount.read_only_reason());
-    StartBalance => |mount, _, start| mount.balance.start(&mount.filesystem, &start);
-    StopBalance => |mount, _, how| mount.balance.stop(&mount.filesystem, how);
-    ReportBalance => |mount, _, ()| mount.balance.report(&mount.filesystem);
-    StartDeviceChange => |mount, _, start| mount.devices.start(&mount.filesystem, &start);
-    StopDeviceChange => |mount, _, _| mount.devices.stop();
-    ReportDeviceChange => |mount, _, ()| Ok(mount.devices.report());
+    SnapshotDestroy => |mount, from, told| mount.subvolumes.delete(from.caller, from.node, text(&told.name));
+    SnapshotDestroyV2 => |mount, from, told| mount.subvolumes.delete_v2(from.caller, from.node, &told);
+    SubvolumeGetFlags => |mount, from, ()| mount.subvolumes.flags(from.node);
+    SubvolumeSetFlags => |mount, from, flags| mount.subvolumes.set_flags(from.caller, from.node, flags);
+    DefaultSubvolume => |mount, from, id| mount.subvolumes.set_default(from.node, id);
+    LookUpInode => |mount, from, asked| mount.subvolumes.lookup_inode(from.caller, from.node, asked);
+    DescribeSubvolume => |mount, from, ()| mount.subvolumes.describe(from.node);
+    Sync => |mount, _, ()| mount.durability.sync_with_pages();
+    StartSync => |mount, _, ()| mount.durability.start_sync();
+    WaitSync => |mount, _, _| mount.durability.sync_with_pages();
+    DescribeFilesystem => |mount, _, ()| Ok(mount.reports.filesystem_info());
+    DescribeDevice => |mount, _, asked| mount.reports.device_info(&asked);
+    CountDeviceErrors => |mount, from, asked| mount.reports.device_statistics(from.caller, asked);
+    GetLabel => |mount, _, ()| mount.reports.label();
+    SetLabel => |mount, _, label| mount.pool_settings.set_label(&label);
+    Trim => |mount, _, range| mount.pool_settings.trim(range);
+    SearchTree => |mount, _, asked| mount.tree_items.search(asked);
+    ControlQuotas => |mount, _, asked| mount.quotas.control(asked);
+    AssignQgroup => |mount, _, asked| mount.quotas.relate(&asked);
+    CreateQgroup => |mount, _, asked| mount.quotas.change(&asked);
+    RescanQuotas => |mount, _, _| mount.quotas.rescan();
+    FollowRescan => |mount, _, ()| mount.quotas.rescan_progress();
+    Snapshot => |mount, from, request| mount.subvolumes.snapshot(from.caller, from.node, &request);
+    ListSubvolumes => |mount, _, page| mount.subvolumes.page(page.after);
+    DescribeServer => |mount, _, ()| Ok(mount.server.describe());
+    ReportSpace => |mount, _, page| mount.reports.space_page(&page);
+    ReportCommits => |mount, _, ()| Ok(mount.reports.commits_report());
+    ExplainReadOnly => |mount, _, ()| Ok(mount.server.read_only_reason());
+    StartBalance => |mount, _, start| mount.jobs.balance.start(&start);
+    StopBalance => |mount, _, how| mount.jobs.balance.stop(how);
+    ReportBalance => |mount, _, ()| mount.jobs.balance.report();
+    StartDeviceChange => |mount, _, start| mount.jobs.devices.start(&start);
+    StopDeviceChange => |mount, _, _| mount.jobs.devices.stop();
+    ReportDeviceChange => |mount, _, ()| Ok(mount.jobs.devices.report());
     StartScrub => |mount, _, start| {
-        mount.scrub.start(&mount.filesystem, mount.is_written() && !mount.is_resting(), &start)
+        mount.jobs.scrub.start(&start)
     };
-    StopScrub => |mount, _, ()| mount.scrub.stop();
-    LimitScrub => |mount, _, limit| mount.scrub.limit(&limit);
-    ReportScrub => |mount, _, page| mount.scrub.page(&mount.filesystem, page);
-    SetHint => |mount, _, request| mount.set_hint(&request);
-    SetSmallFiles => |mount, _, bytes| mount.set_small_files(bytes);
-    SetPlacement => |mount, _, mode| mount.set_placement(mode);
-    SetWriteBack => |mount, _, request| mount.set_write_back(&request);
-    ReportWriteBack => |mount, _, ()| mount.write_back_report();
-    SetLogProfile => |mount, _, copies| mount.set_log_profile(copies);
-    ReportLog => |mount, _, ()| mount.log_report();
-    LimitQuotaGroup => |mount, from, limits| mount.limit_quota_group(from.node, &limits);
-    GetSetting => |mount, _, asked| mount.setting(asked);
-    SetSetting => |mount, _, wanted| mount.set_setting(&wanted);
-    ReportReads => |mount, _, page| Ok(mount.reads_page(page.after_device));
-    ReportTraffic => |mount, _, page| Ok(mount.traffic_page(page.after_device));
-    RecordRequests => |mount, _, is_on| mount.record_requests(is_on);
-    TakeRecorded => |mount, _, page| mount.take_recorded(page.devid);
-    Defragment => |mount, from, piece| mount.defragment(from.node, &piece);
-    DefragmentContents => |mount, from, part| mount.defragment_contents(from.caller, from.node, &part);
+    StopScrub => |mount, _, ()| mount.jobs.scrub.stop();
+    LimitScrub => |mount, _, limit| mount.jobs.scrub.limit(&limit);
+    ReportScrub => |mount, _, page| mount.jobs.scrub.page(page);
+    SetHint => |mount, _, request| mount.pool_settings.set_hint(&request);
+    SetSmallFiles => |mount, _, bytes| mount.pool_settings.set_small_files(bytes);
+    SetPlacement => |mount, _, mode| mount.pool_settings.set_placement(mode);
+    SetWriteBack => |mount, _, request| mount.pool_settings.set_write_back(&request);
+    ReportWriteBack => |mount, _, ()| mount.reports.write_back_report();
+    SetLogProfile => |mount, _, copies| mount.pool_settings.set_log_profile(copies);
+    ReportLog => |mount, _, ()| mount.reports.log_report();
+    LimitQuotaGroup => |mount, from, limits| mount.quotas.limit(from.node, &limits);
+    GetSetting => |mount, _, asked| mount.settings.get(asked);
+    SetSetting => |mount, _, wanted| mount.settings.set(&wanted);
+    ReportReads => |mount, _, page| Ok(mount.device_requests.reads_page(page.after_device));
+    ReportTraffic => |mount, _, page| Ok(mount.device_requests.traffic_page(page.after_device));
+    RecordRequests => |mount, _, is_on| mount.device_requests.record(is_on);
+    TakeRecorded => |mount, _, page| mount.device_requests.take_recorded(page.devid);
+    Defragment => |mount, from, piece| mount.defragmentation.metadata(from.node, &piece);
+    DefragmentContents => |mount, from, part| mount.defragmentation.contents(from.caller, from.node, &part);
 }
 
 #[cfg(test)]

@@ -1,13 +1,25 @@
-//! Requests of the devices: counts, and records of them.
+//! Requests of the devices: counts, records of them, and what readers wanted.
 
-use super::Operations;
+use brindle_fs::Filesystem;
 use brindle_uapi::message::{
-    DeviceTraffic, MetadataCache, RecordPage, RecordedRequest, TRAFFIC_ASLEEP, TRAFFIC_COUNTED, TrafficPage,
+    DeviceReads, DeviceTraffic, MetadataCache, ReadsPage, RecordPage, RecordedRequest, TRAFFIC_ASLEEP,
+    TRAFFIC_COUNTED, TrafficPage,
 };
 use rustix::io::Errno;
+use std::sync::Arc;
 use zerocopy::FromZeros;
 
-impl Operations {
+/// Requests of the pool's devices.
+#[derive(Debug)]
+pub(super) struct DeviceRequests {
+    filesystem: Arc<Filesystem>,
+}
+
+impl DeviceRequests {
+    pub(super) fn new(filesystem: Arc<Filesystem>) -> Self {
+        Self { filesystem }
+    }
+
     /// Requests of devices of a greater id.
     pub(super) fn traffic_page(&self, after_device: u64) -> TrafficPage {
         let pool = self.filesystem.pool();
@@ -39,8 +51,31 @@ impl Operations {
         page
     }
 
+    /// The reads of devices of a greater id.
+    pub(super) fn reads_page(&self, after_device: u64) -> ReadsPage {
+        let (devices, is_counted) = self.filesystem.pool().volume().read_statistics();
+        let reads = devices.iter().map(|(devid, found)| DeviceReads {
+            devid: devid.get(),
+            in_flight: found.in_flight.into(),
+            expected: found.expected.into(),
+            reads: found.reads,
+            bytes: found.bytes,
+            requests: found.requests,
+            local_requests: found.local_requests,
+            end: found.end,
+            latency_ns: found.latency_ns,
+            service_ns: found.service_ns,
+            bytes_per_second: found.bytes_per_second,
+        });
+        let mut devices: Vec<DeviceReads> = reads.collect();
+        devices.sort_by_key(|device| device.devid);
+        let mut page = ReadsPage { after_device, is_counted: is_counted.into(), ..ReadsPage::new_zeroed() };
+        page.fill(&devices);
+        page
+    }
+
     /// Begins or ends a record of requests.
-    pub(super) fn record_requests(&self, is_on: u64) -> Result<(), Errno> {
+    pub(super) fn record(&self, is_on: u64) -> Result<(), Errno> {
         if is_on > 1 {
             return Err(Errno::INVAL);
         }

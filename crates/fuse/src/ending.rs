@@ -38,7 +38,7 @@ impl Ending {
         }
         drop(state.upkeep.take());
         self.operations.end();
-        if self.operations.is_written() {
+        if self.operations.mode.is_written() {
             state.error = self.filesystem.shutdown().err();
         }
         if state.error.is_none() {

@@ -1,13 +1,24 @@
 //! Items of the pool's trees, as `BTRFS_IOC_TREE_SEARCH` answers them.
 
-use super::{Operations, errno_of};
-use brindle_fs::{Readahead, TreeError};
+use crate::errno::errno_of;
+use brindle_fs::{Filesystem, Readahead, TreeError};
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId};
 use brindle_uapi::message::{FoundItem, TreeSearch};
 use rustix::io::Errno;
+use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-impl Operations {
+/// Items of the pool's trees.
+#[derive(Debug)]
+pub(super) struct TreeItems {
+    filesystem: Arc<Filesystem>,
+}
+
+impl TreeItems {
+    pub(super) fn new(filesystem: Arc<Filesystem>) -> Self {
+        Self { filesystem }
+    }
+
     /// Finds the items asked for, up to the room in the answer.
     pub(super) fn search(&self, mut asked: TreeSearch) -> Result<TreeSearch, Errno> {
         let pool = self.filesystem.pool();

@@ -1,0 +1,115 @@
+//! Nodes: inodes by the numbers that the kernel knows them by, for as long as it does.
+
+use super::mode::MountMode;
+use crate::attributes::Stat;
+use crate::errno::number;
+use crate::inode_number::InodeNumbers;
+use crate::nameless::NamelessNodes;
+use brindle_fs::{Attributes, Filesystem, InodeHold, InodeId};
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// The number shown for an inode that has none yet (libfuse's `FUSE_UNKNOWN_INO`).
+const UNKNOWN_INO: u64 = 0xffff_ffff;
+
+/// The kernel's nodes.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    filesystem: Arc<Filesystem>,
+    mode: Arc<MountMode>,
+    numbers: InodeNumbers,
+    nameless: NamelessNodes,
+}
+
+/// An inode whose name is about to go, with its node.
+pub(super) struct Leaving {
+    node: u64,
+    hold: InodeHold,
+}
+
+impl Nodes {
+    pub(super) fn new(filesystem: Arc<Filesystem>, mode: Arc<MountMode>) -> Self {
+        let numbers = InodeNumbers::new(filesystem.root());
+        Self { filesystem, mode, numbers, nameless: NamelessNodes::default() }
+    }
+
+    /// The inode of a node.
+    pub(super) fn inode(&self, node: u64) -> Result<InodeId, Errno> {
+        self.numbers.inode(node).ok_or(Errno::STALE)
+    }
+
+    /// Node of an inode; `None` if the kernel can't know it.
+    pub(super) fn known(&self, id: InodeId) -> Option<u64> {
+        self.numbers.known(id)
+    }
+
+    /// The number that stat(2) and listings show.
+    pub(super) fn shown(&self, id: InodeId) -> u64 {
+        self.numbers.shown(id).unwrap_or(UNKNOWN_INO)
+    }
+
+    /// Attributes of a node.
+    pub(crate) fn stat(&self, node: u64) -> Result<Stat, Errno> {
+        let id = self.inode(node)?;
+        let attributes = number(self.filesystem.attributes(id))?;
+        Ok(Stat::new(self.shown(id), &attributes))
+    }
+
+    /// Node of an inode that the kernel is told of, and remembers.
+    pub(super) fn remember(&self, id: InodeId) -> u64 {
+        self.numbers.remember(id)
+    }
+
+    /// Attributes for an answer by which the kernel remembers the node.
+    pub(super) fn remembered(&self, attributes: &Attributes) -> Stat {
+        Stat::new(self.remember(attributes.id), attributes)
+    }
+
+    /// Notes that the kernel has forgotten a node this many times. Returns the hold that was kept for it, to be
+    /// [released](Self::release).
+    pub(super) fn forget(&self, node: u64, lookups: u64) -> Option<InodeHold> {
+        self.numbers.forget(node, lookups);
+        self.nameless.take(node)
+    }
+
+    /// Forgets a lookup whose answer the kernel did not get. It may know the node by others.
+    pub(crate) fn forget_unanswered(&self, node: u64) {
+        self.numbers.forget(node, 1);
+    }
+
+    /// Keeps an inode without a name until the kernel forgets the node.
+    pub(super) fn keep(&self, node: u64, hold: InodeHold) {
+        self.nameless.keep(node, hold);
+    }
+
+    /// Holds the inode of a name that is about to go; `None` if there is none, or the kernel can't know it.
+    pub(super) fn hold_leaving(&self, parent: InodeId, name: &[u8]) -> Option<Leaving> {
+        if !self.mode.is_written() {
+            return None;
+        }
+        // Whatever fails here the operation itself is to tell.
+        let entry = self.filesystem.lookup(parent, name).ok()??;
+        let node = self.known(entry.inode)?;
+        Some(Leaving { node, hold: self.filesystem.acquire(entry.inode).ok()? })
+    }
+
+    /// Keeps an inode whose name has gone, if that was its last one.
+    pub(super) fn keep_nameless(&self, left: Option<Leaving>) {
+        if let Some(Leaving { node, hold }) = left
+            && self.filesystem.attributes(hold.id()).is_ok_and(|attributes| attributes.nlink == 0)
+        {
+            self.keep(node, hold);
+        }
+    }
+
+    /// Removes an inode that has no name, and that the kernel has forgotten.
+    pub(crate) fn release(&self, hold: InodeHold) {
+        // The kernel does not wait for an answer; what fails here the next opening of the pool does.
+        number(self.filesystem.release(hold)).ok();
+    }
+
+    /// Removes what was kept for the kernel, which asks for nothing any more.
+    pub(super) fn release_all(&self) {
+        self.nameless.take_all().into_iter().for_each(|hold| self.release(hold));
+    }
+}
