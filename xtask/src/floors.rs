@@ -55,22 +55,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ("crates/policy/src/tier", &["files", "plan", "shortage"]),
     ("crates/sim/src/drive", &["geometry", "hard_disk"]),
     ("crates/testing/src/crash", &["history", "tally"]),
-    (
-        "crates/transport/src",
-        &[
-            "channel",
-            "decode",
-            "handshake",
-            "interrupt",
-            "notify",
-            "operation",
-            "reply",
-            "ring",
-            "session",
-            "turns",
-            "way",
-        ],
-    ),
     ("crates/volume/src", &["device", "pool", "read", "scan", "write"]),
     ("crates/volume/src/scrub", &["read", "row"]),
 ];

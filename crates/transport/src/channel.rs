@@ -1,20 +1,16 @@
-//! The descriptor of a mount: messages come and go whole, one at each call.
+//! The connection of a mount to the kernel.
 
+use crate::descriptor::Descriptor;
 use crate::interrupt::Interrupts;
-use crate::wire::OutHeader;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::notify::Notifier;
 use rustix::io::Errno;
-use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use zerocopy::IntoBytes;
-
-/// Parts of an answer behind its header, at most.
-const PARTS_MAX: usize = 3;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// Connection of a mount to the kernel.
 #[derive(Debug)]
 pub struct Channel {
-    device: OwnedFd,
+    pub(crate) descriptor: Arc<Descriptor>,
     /// Bytes of data in the largest request.
     pub(crate) write_bytes_max: usize,
     /// True if SETXATTR has further flags.
@@ -24,24 +20,19 @@ pub struct Channel {
     /// True if there is to be no mount without rings.
     pub(crate) needs_rings: bool,
     /// Requests that are being done.
-    pub(crate) interrupts: Interrupts,
+    pub(crate) interrupts: Arc<Interrupts>,
 }
 
 impl Channel {
     pub(crate) fn new(device: OwnedFd, write_bytes_max: usize) -> Self {
-        let interrupts = Interrupts::default();
         Self {
-            device,
+            descriptor: Arc::new(Descriptor::new(device)),
             write_bytes_max,
             has_long_setxattr: false,
             queues: None,
             needs_rings: false,
-            interrupts,
+            interrupts: Arc::default(),
         }
-    }
-
-    pub(crate) fn device(&self) -> BorrowedFd<'_> {
-        self.device.as_fd()
     }
 
     /// Number of queues that requests come by.
@@ -49,66 +40,27 @@ impl Channel {
         self.queues.unwrap_or(1)
     }
 
-    /// Waits for the next message. `None` at the end of the mount.
-    ///
-    /// The kernel tells threads that wait of the end by ENODEV; but one that was being handed a request just then (a file closed
-    /// by the last user of a detached mount) by ECONNABORTED.
-    ///
-    /// # Errors
-    /// Any other error of read(2).
-    pub(crate) fn receive<'b>(&self, buffer: &'b mut [u8]) -> io::Result<Option<&'b [u8]>> {
-        loop {
-            match rustix::io::read(&self.device, &mut *buffer) {
-                // A socket in the kernel's place ends so.
-                Ok(0) | Err(Errno::NODEV | Errno::CONNABORTED) => return Ok(None),
-                Ok(length) => return Ok(Some(&buffer[..length])),
-                // Interrupted, or the process that asked has gone meanwhile.
-                Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    /// Returns true if a message waits.
-    pub(crate) fn has_message(&self) -> bool {
-        const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut devices = [PollFd::new(&self.device, PollFlags::IN)];
-        poll(&mut devices, Some(&NOW)).is_ok_and(|ready| ready > 0)
-    }
-
     /// Returns true if the mount has not ended.
     pub fn is_connected(&self) -> bool {
-        const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut devices = [PollFd::new(&self.device, PollFlags::IN)];
-        let ended = PollFlags::ERR | PollFlags::HUP;
-        poll(&mut devices, Some(&NOW)).is_ok() && !devices[0].revents().intersects(ended)
+        self.descriptor.is_connected()
     }
 
-    /// Answers a request.
-    pub(crate) fn answer(&self, unique: u64, answer: Result<&[&[u8]], Errno>) {
-        let (error, parts) = match answer {
-            Ok(parts) => (0, parts),
-            Err(error) => (-error.raw_os_error(), &[][..]),
-        };
-        match self.send(unique, error, parts) {
-            // The process that asked was killed, or the mount has ended.
-            Ok(()) | Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED) => {}
-            Err(error) => tracing::error!("the kernel does not take an answer: {error}"),
+    /// The way to tell the kernel of changes.
+    pub fn notifier(&self) -> Notifier {
+        Notifier::new(Arc::clone(&self.descriptor))
+    }
+
+    /// Tells the callers of requests that were killed, until the mount ends.
+    pub(crate) fn watch_callers(&self, is_killed: impl Fn(u32) -> bool) {
+        self.interrupts.watch(is_killed, |way, unique| way.interrupt(&self.descriptor, unique));
+    }
+
+    /// Takes note that the caller of a request has a signal.
+    pub(crate) fn interrupt(&self, unique: u64) {
+        /// Tells the answer to an interruption from that to its request (`FUSE_INT_REQ_BIT`).
+        const OF_INTERRUPTION: u64 = 1;
+        if let Some(too_many) = self.interrupts.interrupt(unique) {
+            self.descriptor.answer(too_many | OF_INTERRUPTION, Err(Errno::AGAIN));
         }
-    }
-
-    /// Sends a header and what belongs to it.
-    ///
-    /// # Errors
-    /// Those of writev(2).
-    pub(crate) fn send(&self, unique: u64, error: i32, parts: &[&[u8]]) -> rustix::io::Result<()> {
-        let length = size_of::<OutHeader>() + parts.iter().map(|part| part.len()).sum::<usize>();
-        let length = u32::try_from(length).map_err(|_| Errno::OVERFLOW)?;
-        let header = OutHeader { length, error, unique };
-        let mut slices = [IoSlice::new(&[]); 1 + PARTS_MAX];
-        slices[0] = IoSlice::new(header.as_bytes());
-        let used = &mut slices[1..=parts.len()];
-        used.iter_mut().zip(parts).for_each(|(slice, part)| *slice = IoSlice::new(part));
-        rustix::io::writev(&self.device, &slices[..=parts.len()]).map(drop)
     }
 }

@@ -58,7 +58,7 @@ impl Channel {
         let mut channel = Self::new(device, write_bytes_max);
         let mut buffer = vec![0; BUFFER_BYTES_MIN];
         loop {
-            let message = channel.receive(&mut buffer)?.ok_or(Errno::CONNABORTED)?;
+            let message = channel.descriptor.receive(&mut buffer)?.ok_or(Errno::CONNABORTED)?;
             let (header, offer) = parse(message).ok_or(Errno::PROTO)?;
             if offer.major > wire::MAJOR {
                 // A newer kernel asks again, in our version.
@@ -66,7 +66,7 @@ impl Channel {
                 continue;
             }
             if offer.major < wire::MAJOR || offer.minor < wire::MINOR_MIN {
-                channel.send(header.unique, -Errno::PROTO.raw_os_error(), &[])?;
+                channel.descriptor.send(header.unique, -Errno::PROTO.raw_os_error(), &[])?;
                 return Err(io::Error::other(format!(
                     "the kernel speaks FUSE {}.{}; {}.{} (Linux 5.4) is the least",
                     offer.major,
@@ -87,7 +87,7 @@ impl Channel {
     }
 
     fn send_init(&self, unique: u64, answer: &InitOut) -> io::Result<()> {
-        Ok(self.send(unique, 0, &[answer.as_bytes()])?)
+        Ok(self.descriptor.send(unique, 0, &[answer.as_bytes()])?)
     }
 }
 

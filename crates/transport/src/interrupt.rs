@@ -18,9 +18,7 @@
 //! the request has not been answered. If all threads hang, there is none to read such messages, and all callers that wait are
 //! looked at.
 
-use crate::channel::Channel;
 use crate::way::Way;
-use rustix::io::Errno;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -35,13 +33,13 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The request that a thread does, before anything is changed for it.
 #[derive(Clone, Debug)]
 pub struct Effects {
-    channel: Arc<Channel>,
+    interrupts: Arc<Interrupts>,
     request: Rc<Cell<u64>>,
 }
 
 impl Effects {
-    pub(crate) fn new(channel: Arc<Channel>) -> Self {
-        Self { channel, request: Rc::default() }
+    pub(crate) fn new(interrupts: Arc<Interrupts>) -> Self {
+        Self { interrupts, request: Rc::default() }
     }
 
     /// The thread does this request from now on.
@@ -52,25 +50,25 @@ impl Effects {
     /// Something is about to be changed for the request that this thread does. Returns false if its caller has been killed, and
     /// the request must be given up.
     pub fn begin(&self) -> bool {
-        self.channel.interrupts.begin(self.request.get())
+        self.interrupts.begin(self.request.get())
     }
 }
 
 /// Tells whether a caller is still there, for long work.
 #[derive(Clone, Debug)]
 pub struct Waiter {
-    channel: Arc<Channel>,
+    interrupts: Arc<Interrupts>,
     unique: u64,
 }
 
 impl Waiter {
-    pub(crate) fn new(channel: Arc<Channel>, unique: u64) -> Self {
-        Self { channel, unique }
+    pub(crate) fn new(interrupts: Arc<Interrupts>, unique: u64) -> Self {
+        Self { interrupts, unique }
     }
 
     /// Returns true until the caller has been killed.
     pub fn is_there(&self) -> bool {
-        !self.channel.interrupts.is_taken(self.unique)
+        !self.interrupts.is_taken(self.unique)
     }
 }
 
@@ -251,22 +249,6 @@ impl State {
 impl Listed {
     fn is_interrupted(&self) -> bool {
         self.stage == Stage::Waiting { is_interrupted: true }
-    }
-}
-
-impl Channel {
-    /// Tells the callers of requests that were killed, until the mount ends.
-    pub(crate) fn watch_callers(&self, is_killed: impl Fn(u32) -> bool) {
-        self.interrupts.watch(is_killed, |way, unique| way.interrupt(self, unique));
-    }
-
-    /// Takes note that the caller of a request has a signal.
-    pub(crate) fn interrupt(&self, unique: u64) {
-        /// Tells the answer to an interruption from that to its request (`FUSE_INT_REQ_BIT`).
-        const OF_INTERRUPTION: u64 = 1;
-        if let Some(too_many) = self.interrupts.interrupt(unique) {
-            self.answer(too_many | OF_INTERRUPTION, Err(Errno::AGAIN));
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Requests of the kernel's FUSE, and their answers.
 //! Must not know: anything of btrfs, of pools, or of what a request means.
 //!
-//! A mount is a descriptor of `/dev/fuse` ([`Channel`]). The handshake (`handshake`) agrees on features, sizes and limits.
+//! A mount is a descriptor of `/dev/fuse` (`descriptor`), with what was agreed on and the requests under way ([`Channel`]). The handshake (`handshake`) agrees on features, sizes and limits.
 //! Then threads ([`Session`]) read one message at a time into a buffer of their own, `decode` makes a [`Request`] of it
 //! that borrows names and data from that buffer, and the [`Server`] answers by the [`Reply`] that came with the operation:
 //! at once, or later and from any thread. A reply has methods only for what its operation may be answered with; dropped
@@ -13,7 +13,7 @@
 //! A caller that is killed while it waits is told EINTR, unless something was changed for it (`interrupt`).
 //! `turns` chooses the thread that waits for the next request. [`Notifier`] tells the kernel what to forget.
 //!
-//! Requests come by rings instead (`ring`) where that was agreed on, to the same decoder.
+//! Requests come by rings instead (`ring`) where that was agreed on, to threads of their own (`ring_threads`) and the same decoder.
 //!
 //! Messages are trusted as little as bytes on a disk: a message that is too short, or a name without an end, is refused
 //! with EINVAL and a line in the log; operations that are not in [`Operation`] are answered with ENOSYS, which the
@@ -22,6 +22,7 @@
 
 mod channel;
 mod decode;
+mod descriptor;
 mod flags;
 mod handshake;
 mod interrupt;
@@ -30,6 +31,8 @@ mod notify;
 mod operation;
 mod reply;
 mod ring;
+mod ring_threads;
+mod server;
 mod session;
 mod turns;
 mod way;
@@ -48,5 +51,6 @@ pub use operation::{
     MountOperation, NameOperation, NewNode, Operation, Request, WriteRequest,
 };
 pub use reply::{Attributes, Entry, Extended, FilesystemSpace, Listed, Opened, Reply, Time, kind};
-pub use session::{Server, Session};
+pub use server::Server;
+pub use session::Session;
 pub use turns::{DeviceWaits, Pace};

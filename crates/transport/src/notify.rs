@@ -1,6 +1,6 @@
 //! Notifications: the kernel is told what to forget.
 
-use crate::channel::Channel;
+use crate::descriptor::Descriptor;
 use crate::wire::{InvalidateEntryOut, InvalidateInodeOut, notification};
 use rustix::io::Errno;
 use std::ops::Range;
@@ -15,12 +15,12 @@ const TO_THE_END: i64 = 0;
 /// Tells the kernel of changes that it did not ask for. What it does not remember it has nothing to forget of.
 #[derive(Clone, Debug)]
 pub struct Notifier {
-    channel: Arc<Channel>,
+    descriptor: Arc<Descriptor>,
 }
 
 impl Notifier {
-    pub(crate) fn new(channel: Arc<Channel>) -> Self {
-        Self { channel }
+    pub(crate) fn new(descriptor: Arc<Descriptor>) -> Self {
+        Self { descriptor }
     }
 
     /// Drops a name. May wait for threads that work in that directory.
@@ -30,7 +30,7 @@ impl Notifier {
     pub fn entry_changed(&self, parent: u64, name: &[u8]) -> Result<(), Errno> {
         let name_length = u32::try_from(name.len()).map_err(|_| Errno::NAMETOOLONG)?;
         let entry = InvalidateEntryOut { parent, name_length, flags: 0 };
-        self.channel.send(0, notification::INVALIDATE_ENTRY, &[entry.as_bytes(), name, &[0]])
+        self.descriptor.send(0, notification::INVALIDATE_ENTRY, &[entry.as_bytes(), name, &[0]])
     }
 
     /// Drops the attributes of a node. Does not wait.
@@ -54,6 +54,6 @@ impl Notifier {
     }
 
     fn invalidate(&self, inode: InvalidateInodeOut) -> Result<(), Errno> {
-        self.channel.send(0, notification::INVALIDATE_INODE, &[inode.as_bytes()])
+        self.descriptor.send(0, notification::INVALIDATE_INODE, &[inode.as_bytes()])
     }
 }

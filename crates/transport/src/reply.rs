@@ -260,7 +260,7 @@ impl<K> Reply<K> {
 
     /// The caller, for long work.
     pub fn waiter(&self) -> Waiter {
-        Waiter::new(Arc::clone(&self.channel), self.unique)
+        Waiter::new(Arc::clone(&self.channel.interrupts), self.unique)
     }
 
     /// Sends an answer. Returns false if the caller has been killed meanwhile, and was told so.
@@ -268,7 +268,7 @@ impl<K> Reply<K> {
         self.is_answered = true;
         let is_awaited = self.channel.interrupts.leave(self.unique);
         if is_awaited {
-            self.way.answer(&self.channel, self.unique, answer);
+            self.way.answer(&self.channel.descriptor, self.unique, answer);
         }
         is_awaited
     }
@@ -281,7 +281,7 @@ impl<K> Reply<K> {
 impl<K> Drop for Reply<K> {
     fn drop(&mut self) {
         if !self.is_answered && self.channel.interrupts.leave(self.unique) {
-            self.way.answer(&self.channel, self.unique, Err(Errno::IO));
+            self.way.answer(&self.channel.descriptor, self.unique, Err(Errno::IO));
         }
     }
 }

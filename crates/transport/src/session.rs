@@ -4,43 +4,14 @@ use crate::channel::Channel;
 use crate::decode::{Message, decode};
 use crate::handshake::{buffer_bytes, without_rings};
 use crate::interrupt::{Effects, is_killed};
-use crate::notify::Notifier;
-use crate::operation::Request;
-use crate::ring::{self, RingThreads};
-use crate::turns::{DeviceWaits, Pace, Turns, Worker};
+use crate::ring_threads::{self, RingThreads};
+use crate::server::{NO_REQUEST, Server};
+use crate::turns::{Pace, Turns, Worker};
 use crate::way::Way;
 use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-
-/// A filesystem that answers requests, of several threads at once.
-pub trait Server: Send + Sync + 'static {
-    /// Work that is left when the kernel has forgotten a node.
-    type Leftover;
-
-    /// A thread of the mount begins. While it does a request, it should tell before it waits for a device, and ask before it
-    /// changes anything.
-    fn enter_thread(&self, waits: DeviceWaits, effects: Effects);
-
-    /// Returns true if a thread looks out for the next request for a moment before it sleeps. That takes the time of a
-    /// processor, and saves that of waking up: worth it where a request is often followed by the next one at once.
-    fn looks_out(&self) -> bool {
-        true
-    }
-
-    /// The expected duration of a request. Does not wait.
-    fn pace(&self, request: &Request<'_>) -> Pace;
-
-    /// Answers a request, now or later.
-    fn serve(&self, request: Request<'_>);
-
-    /// The kernel has forgotten `lookups` of its lookups of a node. Does not wait: work that takes longer is returned.
-    fn forget(&self, node: u64, lookups: u64) -> Option<Self::Leftover>;
-
-    /// Does such work.
-    fn clear(&self, leftover: Self::Leftover);
-}
 
 /// A mount that is being served. To be joined; dropped, its threads go on.
 #[derive(Debug)]
@@ -87,7 +58,7 @@ impl Session {
         threads: usize,
     ) -> io::Result<Option<RingThreads>> {
         let Some(queues) = channel.queues else { return Ok(None) };
-        match ring::start(channel, server, queues, threads) {
+        match ring_threads::start(channel, server, queues, threads) {
             Ok(rings) => {
                 tracing::debug!("requests come by io_uring, in {queues} queues");
                 Ok(Some(rings))
@@ -119,21 +90,11 @@ impl Session {
     }
 }
 
-impl Channel {
-    /// The way to tell the kernel of changes.
-    pub fn notifier(self: &Arc<Self>) -> Notifier {
-        Notifier::new(Arc::clone(self))
-    }
-}
-
-/// The kernel numbers no request so.
-pub(crate) const NO_REQUEST: u64 = 0;
-
 fn work<S: Server>(channel: &Arc<Channel>, server: &S, mut worker: Worker) -> io::Result<()> {
-    let effects = Effects::new(Arc::clone(channel));
+    let effects = Effects::new(Arc::clone(&channel.interrupts));
     server.enter_thread(worker.device_waits(), effects.clone());
     let mut buffer = vec![0; buffer_bytes(channel.write_bytes_max)];
-    while let Some(message) = channel.receive(&mut buffer)? {
+    while let Some(message) = channel.descriptor.receive(&mut buffer)? {
         match decode(message, channel, &Way::Device) {
             Message::Request(request, unique) => {
                 let _turn = worker.begin(server.pace(&request));
@@ -153,7 +114,7 @@ fn work<S: Server>(channel: &Arc<Channel>, server: &S, mut worker: Worker) -> io
                 } else {
                     // A caller that waits already is served by this thread soonest where processors are scarce; the next
                     // request of one that does not wait yet is another thread's.
-                    let pace = if channel.has_message() { Pace::Quick } else { Pace::Slow };
+                    let pace = if channel.descriptor.has_message() { Pace::Quick } else { Pace::Slow };
                     let _turn = worker.begin(pace);
                     leftovers.into_iter().for_each(|leftover| server.clear(leftover));
                 }
@@ -164,7 +125,7 @@ fn work<S: Server>(channel: &Arc<Channel>, server: &S, mut worker: Worker) -> io
                 }
                 let _turn = worker.begin(Pace::Quick);
                 if let Some(unique) = unique {
-                    channel.answer(unique, Err(error));
+                    channel.descriptor.answer(unique, Err(error));
                 }
             }
         }

@@ -213,7 +213,7 @@ impl Shared {
         let may_be_slow = pace == Pace::Unknown || state.busy() < self.crew;
         state.caution = state.caution.saturating_sub(1);
         state.ease = state.ease.saturating_sub(1);
-        if state.waiting == 0 && (is_slow || may_be_slow && self.channel.has_message()) {
+        if state.waiting == 0 && (is_slow || may_be_slow && self.channel.descriptor.has_message()) {
             self.call(&mut state);
         }
     }
@@ -274,7 +274,7 @@ impl Shared {
     /// Waits for the next request without going to sleep; whether there is one.
     fn look_out(&self) -> bool {
         // Under load a request is there already, and no time is lost.
-        if self.channel.has_message() {
+        if self.channel.descriptor.has_message() {
             return true;
         }
         let begin = Instant::now();
@@ -284,7 +284,7 @@ impl Shared {
                 return false;
             }
             std::thread::yield_now();
-            let is_there = self.channel.has_message();
+            let is_there = self.channel.descriptor.has_message();
             if is_there || before.elapsed() >= GIVEN_AWAY {
                 return is_there;
             }
@@ -305,7 +305,8 @@ impl Shared {
             } else if state.waiting == 0 {
                 let worker = state.worker;
                 drop(state);
-                let is_kept_waiting = self.channel.has_message() && !worker.is_some_and(could_go_on);
+                let is_kept_waiting =
+                    self.channel.descriptor.has_message() && !worker.is_some_and(could_go_on);
                 state = self.state();
                 if state.begun == begun && state.waiting == 0 {
                     state.caution = if is_kept_waiting { CAUTION } else { state.caution };
@@ -366,7 +367,7 @@ mod tests {
             std::thread::spawn(move || {
                 let mut worker = turns.enter();
                 let mut byte = [0];
-                while let Some([byte]) = channel.receive(&mut byte).expect("a stream") {
+                while let Some([byte]) = channel.descriptor.receive(&mut byte).expect("a stream") {
                     let pace = match byte % 7 {
                         0 => Pace::Slow,
                         1 => Pace::Unknown,

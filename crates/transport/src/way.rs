@@ -1,6 +1,6 @@
 //! The way back to the kernel of an answer: that by which its request came.
 
-use crate::channel::Channel;
+use crate::descriptor::Descriptor;
 use crate::ring::{Desk, LentSlot};
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ pub(crate) enum Way {
 
 impl Way {
     /// Answers a request.
-    pub(crate) fn answer(&self, channel: &Channel, unique: u64, answer: Result<&[&[u8]], Errno>) {
+    pub(crate) fn answer(&self, descriptor: &Descriptor, unique: u64, answer: Result<&[&[u8]], Errno>) {
         match self {
-            Self::Device => channel.answer(unique, answer),
+            Self::Device => descriptor.answer(unique, answer),
             Self::Ring(desk) => desk.answer(unique, answer),
         }
     }
 
     /// Answers a request that a thread is doing by EINTR.
-    pub(crate) fn interrupt(&self, channel: &Channel, unique: u64) {
+    pub(crate) fn interrupt(&self, descriptor: &Descriptor, unique: u64) {
         match self {
-            Self::Device => channel.answer(unique, Err(Errno::INTR)),
+            Self::Device => descriptor.answer(unique, Err(Errno::INTR)),
             Self::Ring(desk) => desk.interrupt(unique),
         }
     }

@@ -40,30 +40,30 @@ struct State {
 }
 
 impl Crew {
-    pub(super) fn new(queues: u16, per_queue: usize, payload_bytes: usize) -> Self {
+    pub(crate) fn new(queues: u16, per_queue: usize, payload_bytes: usize) -> Self {
         let per_queue = isize::try_from(per_queue).expect("a small number");
         let state = State { slots: vec![per_queue; usize::from(queues)], ..State::default() };
         Self { per_queue, payload_bytes, state: Mutex::new(state), called: Condvar::new() }
     }
 
     /// The way to start a thread where none is spare.
-    pub(super) fn set_starter(&self, start: Starter) {
+    pub(crate) fn set_starter(&self, start: Starter) {
         self.state().start = Some(start);
     }
 
     /// The slots that there are at first.
-    pub(super) fn first_slots(&self) -> impl Iterator<Item = Slot> {
+    pub(crate) fn first_slots(&self) -> impl Iterator<Item = Slot> {
         let counts = self.state().slots.clone();
         let queues = counts.into_iter().zip(0..).flat_map(|(count, queue)| (0..count).map(move |_| queue));
         queues.map(|queue| self.slot(queue))
     }
 
-    pub(super) fn slot(&self, queue: u16) -> Slot {
+    pub(crate) fn slot(&self, queue: u16) -> Slot {
         Slot::new(queue, self.payload_bytes)
     }
 
     /// The answer to a request of this queue comes later. Returns a substitute for its slot, if that is due.
-    pub(super) fn later(&self, queue: u16) -> Option<Slot> {
+    pub(crate) fn later(&self, queue: u16) -> Option<Slot> {
         let mut state = self.state();
         let slots = &mut state.slots[usize::from(queue)];
         *slots -= 1;
@@ -76,31 +76,31 @@ impl Crew {
     }
 
     /// A late answer has come.
-    pub(super) fn answered_later(&self, slot: Slot) {
+    pub(crate) fn answered_later(&self, slot: Slot) {
         let mut state = self.state();
         state.slots[usize::from(slot.queue())] += 1;
         self.pass(state, slot);
     }
 
     /// A thread hangs in a request whose caller was killed.
-    pub(super) fn taken(&self, slot: Slot) {
+    pub(crate) fn taken(&self, slot: Slot) {
         let mut state = self.state();
         state.hanging += 1;
         self.pass(state, slot);
     }
 
     /// Returns true if one more thread may hang.
-    pub(super) fn can_lose_thread(&self) -> bool {
+    pub(crate) fn can_lose_thread(&self) -> bool {
         self.state().hanging < HANGING_MAX
     }
 
     /// Such a thread is back, and spare.
-    pub(super) fn returned(&self) {
+    pub(crate) fn returned(&self) {
         self.state().hanging -= 1;
     }
 
     /// A thread that was doing a request panics; its slot has an answer.
-    pub(super) fn inherited(&self, slot: Slot) {
+    pub(crate) fn inherited(&self, slot: Slot) {
         self.pass(self.state(), slot);
     }
 
@@ -120,7 +120,7 @@ impl Crew {
     }
 
     /// Waits as a spare thread for a slot. `None` at the end of the mount.
-    pub(super) fn next(&self) -> Option<Slot> {
+    pub(crate) fn next(&self) -> Option<Slot> {
         let mut state = self.state();
         state.spares += 1;
         let wait = self.called.wait_while(state, |state| state.waiting.is_empty() && !state.is_over);
@@ -130,7 +130,7 @@ impl Crew {
     }
 
     /// The mount has ended.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         let mut state = self.state();
         state.is_over = true;
         // They are of no use to the kernel any more; and the starter keeps what the threads keep.
@@ -140,7 +140,7 @@ impl Crew {
     }
 
     /// Threads that were started later, to be joined.
-    pub(super) fn take_started(&self) -> Vec<JoinHandle<io::Result<()>>> {
+    pub(crate) fn take_started(&self) -> Vec<JoinHandle<io::Result<()>>> {
         std::mem::take(&mut self.state().started)
     }
 

@@ -41,7 +41,7 @@ enum Place {
 
 /// The end of a request, for its thread.
 #[derive(Debug)]
-pub(super) enum Left {
+pub(crate) enum Left {
     /// The slot has its answer.
     Answered(Slot),
     /// The answer comes later.
@@ -58,12 +58,12 @@ pub(crate) struct LentSlot<'d> {
 }
 
 impl Desk {
-    pub(super) fn new(crew: Arc<Crew>) -> Self {
+    pub(crate) fn new(crew: Arc<Crew>) -> Self {
         Self { crew, state: Mutex::default() }
     }
 
     /// The slot of a request that the thread is about to do.
-    pub(super) fn put(&self, slot: Slot) {
+    pub(crate) fn put(&self, slot: Slot) {
         self.state().slot = Place::Here(slot);
     }
 
@@ -119,7 +119,7 @@ impl Desk {
     }
 
     /// The thread has done the request; it has the slot if it was [kept](Slot::is_write_back).
-    pub(super) fn leave(&self, kept: Option<Slot>) -> Left {
+    pub(crate) fn leave(&self, kept: Option<Slot>) -> Left {
         let mut state = self.state();
         if let Some(slot) = kept {
             state.slot = Place::Here(slot);

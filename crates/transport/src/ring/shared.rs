@@ -41,7 +41,7 @@ struct Submission {
 }
 
 /// A ring of one thread.
-pub(super) struct Ring {
+pub(crate) struct Ring {
     ring: IoUring<Entry128>,
     /// The slot that the kernel has, and the table of its addresses.
     held: Option<(Slot, Box<[[u64; 2]; 2]>)>,
@@ -51,7 +51,7 @@ pub(super) struct Ring {
 
 /// The kernel's answer to a submission.
 #[derive(Debug)]
-pub(super) enum Received {
+pub(crate) enum Received {
     /// A request.
     Request(Slot),
     /// The submission has failed.
@@ -60,19 +60,19 @@ pub(super) enum Received {
 
 impl Ring {
     /// A ring that is to be [enabled](Self::enable) by the thread that uses it.
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let mut builder = IoUring::<Entry128>::builder();
         builder.setup_single_issuer().setup_defer_taskrun().setup_r_disabled().dontfork();
         Ok(Self { ring: builder.build(ENTRIES)?, held: None, early: None })
     }
 
     /// The calling thread alone uses it from now on.
-    pub(super) fn enable(&self) -> io::Result<()> {
+    pub(crate) fn enable(&self) -> io::Result<()> {
         self.ring.submitter().register_enable_rings()
     }
 
     /// Gives the kernel a slot, with the answer to its request, or for the first request.
-    pub(super) fn push(&mut self, device: BorrowedFd<'_>, mut slot: Slot) {
+    pub(crate) fn push(&mut self, device: BorrowedFd<'_>, mut slot: Slot) {
         assert!(self.held.is_none() && self.early.is_none(), "one slot at a time");
         let segments = Box::new(slot.segments());
         let count = u32::try_from(segments.len()).expect("two");
@@ -96,7 +96,7 @@ impl Ring {
     }
 
     /// Submits what was pushed, without waiting; the error of a submission that fails at once.
-    pub(super) fn submit(&mut self) -> io::Result<Result<(), Errno>> {
+    pub(crate) fn submit(&mut self) -> io::Result<Result<(), Errno>> {
         while let Err(error) = self.ring.submit() {
             if error.kind() != io::ErrorKind::Interrupted {
                 return Err(error);
@@ -111,7 +111,7 @@ impl Ring {
     }
 
     /// Submits what was pushed, and waits for the kernel's answer.
-    pub(super) fn wait(&mut self) -> io::Result<Received> {
+    pub(crate) fn wait(&mut self) -> io::Result<Received> {
         loop {
             if let Some(received) = self.early.take().map(Received::Request).or_else(|| self.take()) {
                 return Ok(received);
@@ -136,12 +136,12 @@ impl Ring {
     }
 
     /// Returns true if the kernel has a slot.
-    pub(super) fn is_under_way(&self) -> bool {
+    pub(crate) fn is_under_way(&self) -> bool {
         self.held.is_some() || self.early.is_some()
     }
 
     /// Submits a registration that the kernel must refuse: it takes the old way for good then.
-    pub(super) fn refuse(&mut self, device: BorrowedFd<'_>) -> io::Result<()> {
+    pub(crate) fn refuse(&mut self, device: BorrowedFd<'_>) -> io::Result<()> {
         self.queue(&Submission { command_operation: ring_command::REGISTER, ..Submission::of(device) });
         self.submit().map(drop)
     }

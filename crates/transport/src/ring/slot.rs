@@ -26,49 +26,49 @@ pub(crate) struct Slot {
 
 impl Slot {
     /// An entry that the kernel knows nothing of.
-    pub(super) fn new(queue: u16, payload_bytes: usize) -> Self {
+    pub(crate) fn new(queue: u16, payload_bytes: usize) -> Self {
         Self { queue, commit: None, head: Box::default(), area: vec![0; ROOM + payload_bytes].into() }
     }
 
-    pub(super) fn queue(&self) -> u16 {
+    pub(crate) fn queue(&self) -> u16 {
         self.queue
     }
 
     /// Number of the request that is answered; `None` before the first.
-    pub(super) fn commit(&self) -> Option<u64> {
+    pub(crate) fn commit(&self) -> Option<u64> {
         self.commit
     }
 
     /// Address and length of the head and of the payload, to be handed to the kernel.
-    pub(super) fn segments(&mut self) -> [[u64; 2]; 2] {
+    pub(crate) fn segments(&mut self) -> [[u64; 2]; 2] {
         let of = |bytes: &mut [u8]| [bytes.as_mut_ptr().expose_provenance() as u64, bytes.len() as u64];
         [of(self.head.as_mut_bytes()), of(&mut self.area[ROOM..])]
     }
 
     /// The kernel has put a request into it.
-    pub(super) fn receive(&mut self) {
+    pub(crate) fn receive(&mut self) {
         self.commit = Some(self.head.commit);
     }
 
     #[cfg(test)]
-    pub(super) fn put_head(&mut self, head: RingHead) {
+    pub(crate) fn put_head(&mut self, head: RingHead) {
         *self.head = head;
     }
 
-    pub(super) fn header(&self) -> InHeader {
+    pub(crate) fn header(&self) -> InHeader {
         let (header, _) = InHeader::read_from_prefix(self.head.in_out.as_bytes()).expect("it has the room");
         header
     }
 
     /// Returns true for pages that the kernel writes back: no process is told EINTR of it.
-    pub(super) fn is_write_back(&self) -> bool {
+    pub(crate) fn is_write_back(&self) -> bool {
         let (write, _) = WriteIn::read_from_prefix(self.head.operation.as_bytes()).expect("it has the room");
         self.header().opcode == opcode::WRITE
             && WriteKind::from_bits_retain(write.write_flags).contains(WriteKind::CACHE)
     }
 
     /// The message, in one piece. One whose lengths contradict each other has another length than its header says.
-    pub(super) fn message(&mut self) -> &[u8] {
+    pub(crate) fn message(&mut self) -> &[u8] {
         let header = self.header();
         let size = |bytes: u32| usize::try_from(bytes).unwrap_or(usize::MAX);
         let payload = size(self.head.payload_bytes).min(self.area.len() - ROOM);
@@ -83,12 +83,12 @@ impl Slot {
     }
 
     /// The first bytes of the payload.
-    pub(super) fn payload(&mut self, length: usize) -> &mut [u8] {
+    pub(crate) fn payload(&mut self, length: usize) -> &mut [u8] {
         &mut self.area[ROOM..][..length]
     }
 
     /// Puts the answer in place.
-    pub(super) fn answer(&mut self, unique: u64, answer: Result<&[&[u8]], Errno>) {
+    pub(crate) fn answer(&mut self, unique: u64, answer: Result<&[&[u8]], Errno>) {
         match answer {
             Err(error) => self.finish(unique, -error.raw_os_error(), 0),
             Ok(parts) => {
@@ -108,7 +108,7 @@ impl Slot {
     }
 
     /// The answer is the first bytes of the payload.
-    pub(super) fn answer_in_place(&mut self, unique: u64, length: usize) {
+    pub(crate) fn answer_in_place(&mut self, unique: u64, length: usize) {
         self.finish(unique, 0, length);
     }
 

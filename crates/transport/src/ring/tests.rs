@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::wire::{InHeader, RingHead, opcode};
+use rustix::io::Errno;
+use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// A slot with a request in it, as the kernel would put it there.
