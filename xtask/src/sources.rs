@@ -48,6 +48,14 @@ fn check_source(root: &Path, krate: &Path, source: &Path, complaints: &mut Vec<S
         }
     }
     let may_be_unsafe = krate.file_name().is_some_and(|name| UNSAFE_CRATES.iter().any(|may| name == *may));
+    if may_be_unsafe {
+        let lines = unargued_unsafe(&text).into_iter();
+        complaints.extend(
+            lines.map(|number| {
+                format!("{place}:{number}: `unsafe` without `SAFETY:` in a comment just above")
+            }),
+        );
+    }
     for (number, line) in text.lines().enumerate() {
         let number = number + 1;
         let code = line.split("//").next().unwrap_or_default();
@@ -62,6 +70,26 @@ fn check_source(root: &Path, krate: &Path, source: &Path, complaints: &mut Vec<S
         }
     }
     Ok(())
+}
+
+/// The lines with an `unsafe` (a block, a function, an implementation) that no argument stands above.
+fn unargued_unsafe(text: &str) -> Vec<usize> {
+    let (mut found, mut is_argued) = (Vec::new(), false);
+    for (number, line) in text.lines().enumerate() {
+        let trimmed = line.trim_start();
+        if trimmed.starts_with("//") {
+            is_argued |= trimmed.contains("SAFETY:") || trimmed.contains("# Safety");
+            continue;
+        }
+        let code = line.split("//").next().unwrap_or_default();
+        let mut words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
+        if words.any(|word| word == "unsafe") && !is_argued {
+            found.push(number + 1);
+        }
+        // An attribute may stand between.
+        is_argued &= trimmed.starts_with("#[");
+    }
+    found
 }
 
 /// The lines on which a module names locks of the standard library; its tests may.
@@ -141,7 +169,20 @@ pub(crate) fn relative(root: &Path, path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{shared_locks, unranked_locks};
+    use super::{shared_locks, unargued_unsafe, unranked_locks};
+
+    #[test]
+    fn each_unsafe_has_its_argument_just_above() {
+        let argued = [
+            "// SAFETY: it is null.\nlet a = unsafe { f() };\n",
+            "/// # Safety\n/// The caller owns it.\n#[inline]\npub unsafe fn f() {}\n",
+            "#![expect(unsafe_code, reason = \"x\")]\n",
+        ];
+        assert!(argued.iter().all(|text| unargued_unsafe(text).is_empty()));
+        let bare =
+            "// SAFETY: of the first alone.\nunsafe { f() };\nunsafe { g() };\n\nunsafe impl T for U {}\n";
+        assert_eq!(unargued_unsafe(bare), [3, 5]);
+    }
 
     #[test]
     fn a_static_lock_is_seen_unless_each_exploration_has_its_own() {
