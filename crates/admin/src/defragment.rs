@@ -8,6 +8,7 @@ use brindle_uapi::message::{
     KERNEL_COMPRESS, KernelDefragment,
 };
 use brindle_uapi::verb;
+use rustix::fs::IFlags;
 
 impl Mounted {
     /// Has it defragment a piece of the subvolume of the open directory, or of all of the pool: the first one, or the one
@@ -25,6 +26,11 @@ impl Mounted {
         let mut piece = DefragmentPiece { flags, ..before.copied().unwrap_or_default() };
         let answer = call::update::<verb::Defragment>(&self.file, &mut piece);
         self.explain(what, answer).map(|()| piece)
+    }
+
+    /// Returns true if the open file is overwritten in place, and so never compressed (`FS_NOCOW_FL`).
+    pub fn is_nodatacow(&self) -> bool {
+        rustix::fs::ioctl_getflags(&self.file).is_ok_and(|flags| flags.contains(IFlags::NOCOW))
     }
 
     /// Has it defragment a part of the open file, from an offset on: a mount of the kernel all that is left, of which it

@@ -57,6 +57,8 @@ fn contents_are_defragmented(place: &Path) {
     torn(&directory.join("torn"));
     let said = brindle_fails(1, ["filesystem", "defragment", text(&torn_one), text(&directory)]);
     assert!(said.contains("give -r"), "{said}");
+    let said = brindle_fails(2, ["filesystem", "defragment", "-czstd:99", text(&torn_one)]);
+    assert!(said.contains("levels from -15 to 15"), "{said}");
     let done = json(&["filesystem", "defragment", "--json", text(&torn_one)]);
     assert!(done["files"] == 1 && done["moved"].as_u64() > Some(150) && done["shared"] == 0, "{done}");
     assert_eq!(std::fs::read(&torn_one).expect("reads"), contents);

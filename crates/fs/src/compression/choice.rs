@@ -21,6 +21,29 @@ pub struct CompressionChoice {
 #[error("it is one of zlib, lzo, zstd and no; zlib and zstd with a level if wanted, as zstd:3")]
 pub struct UnknownCompression;
 
+/// A word that is not taken as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum WrongCompression {
+    /// The word names no compression.
+    #[error(transparent)]
+    Unknown(#[from] UnknownCompression),
+    /// The algorithm does not have the level.
+    #[error("{name} has levels from {first} to {last}, and no {level}")]
+    Level {
+        /// The algorithm.
+        name: &'static str,
+        /// The lowest level that it has.
+        first: i8,
+        /// The highest one.
+        last: i8,
+        /// The level in the word.
+        level: i32,
+    },
+    /// The algorithm has no levels.
+    #[error("lzo has no levels")]
+    NoLevels,
+}
+
 impl CompressionChoice {
     /// Reads `ALGORITHM[:LEVEL]`; `None` for `no` and `none`. As with the kernel, a level of 0 is the default, one that the
     /// algorithm does not have is the nearest that it has, and that of lzo counts for nothing.
@@ -41,6 +64,23 @@ impl CompressionChoice {
         let level = level.map(|(level, all)| level.clamp((*all.start()).into(), (*all.end()).into()));
         let level = level.and_then(|level| i8::try_from(level).ok());
         Ok(Some(Self { algorithm, level, force: false }))
+    }
+
+    /// Reads the word as [`parse`](Self::parse) does, and takes no other level for one that the algorithm does not have.
+    ///
+    /// # Errors
+    /// Words that [`parse`](Self::parse) refuses, and levels that the algorithm does not have.
+    pub fn parse_exactly(word: &str) -> Result<Option<Self>, WrongCompression> {
+        let Some(choice) = Self::parse(word)? else { return Ok(None) };
+        let level = word.split_once(':').and_then(|(_, level)| level.parse::<i32>().ok());
+        match (level.filter(|level| *level != 0), levels(choice.algorithm)) {
+            (Some(_), None) => Err(WrongCompression::NoLevels),
+            (Some(level), Some(all)) if choice.level.is_none_or(|taken| i32::from(taken) != level) => {
+                let name = if choice.algorithm == Compression::Zlib { "zlib" } else { "zstd" };
+                Err(WrongCompression::Level { name, first: *all.start(), last: *all.end(), level })
+            }
+            _ => Ok(Some(choice)),
+        }
     }
 }
 
@@ -73,6 +113,18 @@ mod tests {
             ("no", None),
         ] {
             assert_eq!(level(word), expected, "{word}");
+        }
+        for (word, why) in [
+            ("zstd:99", "zstd has levels from -15 to 15, and no 99"),
+            ("zlib:-1", "zlib has levels from 1 to 9, and no -1"),
+            ("lzo:1", "lzo has no levels"),
+        ] {
+            let refused = CompressionChoice::parse_exactly(word).expect_err("refused");
+            assert_eq!(refused.to_string(), why, "{word}");
+        }
+        for taken in ["zstd:-15", "zstd:0", "zlib:9", "lzo", "none"] {
+            let exact = CompressionChoice::parse_exactly(taken);
+            assert_eq!(exact.expect("taken"), CompressionChoice::parse(taken).expect("taken"), "{taken}");
         }
         for wrong in ["", "zstd:x", "zlib:", "none:1", "zstdx", "bzip2"] {
             assert_eq!(CompressionChoice::parse(wrong), Err(UnknownCompression), "{wrong}");

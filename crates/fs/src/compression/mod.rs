@@ -11,7 +11,7 @@ mod zlib;
 mod zstd;
 
 use brindle_ondisk::item::Compression;
-pub use choice::{CompressionChoice, UnknownCompression};
+pub use choice::{CompressionChoice, UnknownCompression, WrongCompression};
 use thiserror::Error;
 
 /// Reason for which compressed bytes are invalid.

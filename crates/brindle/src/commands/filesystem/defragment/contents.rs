@@ -2,9 +2,10 @@
 
 use crate::commands::stop::Stop;
 use crate::format::UnitMode;
+use crate::output;
 use anyhow::{Context, Result, bail};
 use brindle_admin::Mounted;
-use brindle_fs::{ContentsWish, DefragmentedContents};
+use brindle_fs::{Compression, ContentsWish, DefragmentedContents};
 use serde_json::{Value, json};
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -17,6 +18,8 @@ pub(super) struct Done {
     /// Files that could not be defragmented.
     failed: u64,
     contents: DefragmentedContents,
+    /// Files that were to be compressed, and can't be.
+    nodatacow: u64,
     /// True if files of a mount of the kernel are among them, which tells nothing.
     is_of_kernel: bool,
 }
@@ -43,6 +46,7 @@ impl Done {
             "moved": contents.moved,
             "moved_bytes": contents.moved_bytes,
             "shared": contents.shared,
+            "nodatacow": self.nodatacow,
         })
     }
 
@@ -50,7 +54,7 @@ impl Done {
         let Self { files, contents, .. } = self;
         let DefragmentedContents { extents, moved, moved_bytes, shared, .. } = contents;
         if self.is_of_kernel {
-            return format!("{files} files were given to the kernel.");
+            return format!("{files} files were given to the kernel.{}", self.uncompressed());
         }
         let size = UnitMode::DEFAULT.format(moved_bytes);
         let mut text = format!("{moved} of {extents} extents of {files} files written anew, {size}.");
@@ -59,7 +63,16 @@ impl Done {
                 " {shared} extents stay, for snapshots or other files share them (--unshare)."
             ));
         }
-        text
+        text + &self.uncompressed()
+    }
+
+    /// The sentence on files that can't be compressed; empty if there are none.
+    fn uncompressed(&self) -> String {
+        match self.nodatacow {
+            0 => String::new(),
+            1 => " 1 file is nodatacow, which can't be compressed.".to_owned(),
+            count => format!(" {count} files are nodatacow, which can't be compressed."),
+        }
     }
 }
 
@@ -124,7 +137,7 @@ impl Walk<'_> {
                 } else if metadata.is_file()
                     && let Err(error) = self.file(&path, done)
                 {
-                    tracing::warn!("{error:#}");
+                    tracing::warn!("{}", output::explain(&error));
                     done.failed += 1;
                 }
             }
@@ -140,6 +153,10 @@ impl Walk<'_> {
     fn file(&self, path: &Path, done: &mut Done) -> Result<()> {
         let file = Mounted::open(path)?;
         done.files += 1;
+        let compresses = self.wish.compression.is_some_and(|choice| choice.algorithm != Compression::None);
+        if compresses && file.is_nodatacow() {
+            done.nodatacow += 1;
+        }
         done.is_of_kernel |= file.is_of_kernel();
         let mut from = Some(0);
         while let Some(at) = from.filter(|_| !self.stop.is_set()) {

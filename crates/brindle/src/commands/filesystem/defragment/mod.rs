@@ -7,7 +7,7 @@ use crate::commands::mkfs::parse_size;
 use crate::commands::place::administer;
 use crate::commands::stop::Stop;
 use crate::output;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use brindle_admin::Mounted;
 use brindle_admin::pool::DefragmentProgress;
 use brindle_care::job::Control;
@@ -141,6 +141,5 @@ fn run_on_contents(command: &DefragmentCommand) -> Result<ExitCode> {
 
 fn parse_compression(word: &str) -> Result<CompressionChoice> {
     let none = CompressionChoice { algorithm: Compression::None, level: None, force: false };
-    let choice = CompressionChoice::parse(word).with_context(|| format!("compression '{word}'"))?;
-    Ok(choice.unwrap_or(none))
+    Ok(CompressionChoice::parse_exactly(word)?.unwrap_or(none))
 }
