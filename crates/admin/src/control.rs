@@ -12,6 +12,7 @@ use brindle_uapi::verb;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use zerocopy::FromZeros;
@@ -75,6 +76,9 @@ pub enum ControlError {
     /// Neither a btrfs of the kernel nor a mount of ours.
     #[error("{0}: not on a mounted btrfs")]
     NotBtrfs(PathBuf),
+    /// A FIFO or socket stands for no place of a filesystem.
+    #[error("{0}: a FIFO or socket can't be asked: name the directory that it is in")]
+    NoPlace(PathBuf),
     /// Only a mount of ours can do that.
     #[error("{path}: {what}: only a mount of brindle answers that; use btrfs(8) on a mount of the kernel")]
     KernelMount {
@@ -136,6 +140,11 @@ impl Mounted {
     /// Opens a file or directory of a mounted filesystem.
     pub fn open(path: &Path) -> Result<Self, ControlError> {
         let refused = |what| move |source| ControlError::Refused { path: path.to_owned(), what, source };
+        // Opened, they would be something else than the inode of the filesystem.
+        let is_queue = |kind: std::fs::FileType| kind.is_fifo() || kind.is_socket();
+        if std::fs::metadata(path).is_ok_and(|found| is_queue(found.file_type())) {
+            return Err(ControlError::NoPlace(path.to_owned()));
+        }
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::empty()).map_err(refused("open"))?;
         let magic = rustix::fs::fstatfs(&file).map_err(refused("statfs"))?.f_type;

@@ -101,3 +101,30 @@ fn complaint(helps: &mut Helps, shown: &str) -> Option<String> {
     let missing: Vec<&str> = options.filter(|option| !help.contains(*option)).collect();
     (!missing.is_empty()).then(|| format!("no option {}", missing.join(", ")))
 }
+
+#[test]
+fn help_fits_a_terminal_of_80_columns() {
+    let (mut pending, mut wide, mut count) = (vec![Vec::new()], Vec::new(), 0);
+    while let Some(command) = pending.pop() {
+        let words = command.iter().map(String::as_str).chain(["--help"]);
+        let help = std::process::Command::new(env!("CARGO_BIN_EXE_brindle"))
+            .args(words)
+            .env("COLUMNS", "80")
+            .output()
+            .expect("the program runs");
+        assert!(help.status.success(), "{command:?}");
+        let help = String::from_utf8(help.stdout).expect("text");
+        count += 1;
+        let is_wide = |line: &&str| line.chars().count() > 80;
+        wide.extend(help.lines().filter(is_wide).map(|line| format!("{}: {line}", command.join(" "))));
+        let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+        let listed = listed.take_while(|line| line.is_empty() || line.starts_with(' '));
+        // Names stand in the third column, and what is said of them further right.
+        let name = |line: &str| line.strip_prefix("  ")?.split_whitespace().next().map(str::to_owned);
+        let names = listed.filter(|line| !line.starts_with("   ")).filter_map(name);
+        pending
+            .extend(names.filter(|name| name != "help").map(|name| [command.clone(), vec![name]].concat()));
+    }
+    assert!(count > 80, "{count} commands found: are they looked for in the right place?");
+    assert!(wide.is_empty(), "{}", wide.join("\n"));
+}

@@ -65,7 +65,11 @@ pub(crate) enum ReplaceCommand {
 /// Where the kernel has mounted the pool, the kernel replaces, in its way: it begins anew after it was ended, and after a crash
 /// the next mount goes on.
 #[derive(Args, Debug)]
-#[command(after_long_help = EXAMPLES)]
+#[command(
+    override_usage = "brindle device replace start [OPTIONS] <DEVICE|DEVID> <TARGET> <PATH>\n       \
+                      brindle device replace start [OPTIONS] missing <TARGET> <PATH>",
+    after_long_help = EXAMPLES
+)]
 pub(crate) struct StartCommand {
     #[command(flatten)]
     json: JsonOption,

@@ -49,7 +49,10 @@ pub(crate) struct InodeResolveCommand {
 ///
 /// In all subvolumes: clones, and the same file in snapshots. An address of metadata belongs to no file.
 #[derive(Args, Debug)]
-#[command(after_long_help = EXAMPLES)]
+#[command(
+    override_usage = "brindle inspect-internal logical-resolve [OPTIONS] <LOGICAL> <PLACE>...",
+    after_long_help = EXAMPLES
+)]
 pub(crate) struct LogicalResolveCommand {
     #[command(flatten)]
     json: JsonOption,
@@ -71,7 +74,10 @@ pub(crate) struct LogicalResolveCommand {
 
 /// Show the path of a subvolume by its id
 #[derive(Args, Debug)]
-#[command(after_long_help = EXAMPLES)]
+#[command(
+    override_usage = "brindle inspect-internal subvolid-resolve [OPTIONS] <SUBVOLID> <PLACE>...",
+    after_long_help = EXAMPLES
+)]
 pub(crate) struct SubvolidResolveCommand {
     #[command(flatten)]
     json: JsonOption,

@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use brindle_admin::extents::{Extents, Inode, Piece, inline_bytes, pieces};
 use brindle_admin::trees::Trees;
 use brindle_admin::walk::{inode_item, mark_of, walk};
-use brindle_admin::{AdminError, DevId, FileType, Mounted};
+use brindle_admin::{AdminError, ControlError, DevId, FileType, Mounted};
 use brindle_policy::placement::PlacementClass;
 use brindle_policy::tier::files::{no_tiers_reason, tier_of_mark};
 use brindle_policy::tier::reason::{Location, LocationReason};
@@ -73,7 +73,10 @@ struct Found {
 /// Runs it.
 pub(super) fn run(command: &WhereCommand) -> Result<ExitCode> {
     let mounted = match command.places.as_slice() {
-        [path] => Mounted::open(path).ok(),
+        [path] => match Mounted::open(path) {
+            Err(error @ ControlError::NoPlace(_)) => return Err(error.into()),
+            opened => opened.ok(),
+        },
         _ => None,
     };
     let (facts, start) = match mounted {
