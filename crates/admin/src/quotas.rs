@@ -5,7 +5,7 @@ use crate::control::{ControlError, Mounted};
 use crate::pool::AdminError;
 use crate::trees::Trees;
 use brindle_ondisk::item::{QgroupInfo, QgroupLimit, QgroupLimitFlags, QgroupStatusFlags};
-use brindle_ondisk::{Item, Key, QgroupId, RootId};
+use brindle_ondisk::{Item, Key, KeyType, ObjectId, QgroupId, RootId};
 use brindle_uapi::message::{
     QGROUP_NO_LIMIT, QUOTA_DISABLE, QUOTA_ENABLE, QUOTA_ENABLE_SIMPLE, QgroupAssign, QgroupCreate,
     QgroupLimits, QuotaControl, QuotaRescan,
@@ -99,6 +99,20 @@ pub fn quotas(trees: &dyn Trees) -> Result<Option<Quotas>, AdminError> {
         let flags = Some(QgroupStatusFlags::from_bits_retain(status.flags)).filter(on)?;
         Some(Quotas { flags, generation: status.generation, rescan: status.rescan, groups })
     }))
+}
+
+/// Returns true if the numbers of quota groups are known to be wrong, and no rescan is setting them right.
+///
+/// # Errors
+/// A quota tree that can't be read.
+pub fn are_inconsistent(trees: &dyn Trees) -> Result<bool, AdminError> {
+    let items = trees.items(RootId::QUOTA_TREE, ObjectId::new(0), KeyType::QGROUP_STATUS)?;
+    let state = items.iter().find_map(|(key, data)| match Item::parse(key, data) {
+        Ok(Item::QgroupStatus(status)) => Some(QgroupStatusFlags::from_bits_retain(status.flags)),
+        _ => None,
+    });
+    let wrong = QgroupStatusFlags::ON | QgroupStatusFlags::INCONSISTENT;
+    Ok(state.is_some_and(|state| state.contains(wrong) && !state.contains(QgroupStatusFlags::RESCAN)))
 }
 
 impl QuotaGroup {

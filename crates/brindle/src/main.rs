@@ -5,6 +5,7 @@
 
 mod cli;
 mod commands;
+mod damage;
 mod dump;
 mod format;
 mod logging;
@@ -13,6 +14,7 @@ mod words;
 
 use clap::{CommandFactory, Parser};
 use commands::usage::WrongUsage;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// The exit code that `clap` has for wrong usage.
@@ -23,8 +25,9 @@ const FAILURE: u8 = 1;
 
 fn main() -> ExitCode {
     let command = cli::Cli::command();
+    let given: Vec<OsString> = std::env::args_os().collect();
     let is_command = |name: &str| command.find_subcommand(name).is_some();
-    let arguments = commands::mount::helper::rewrite(std::env::args_os().collect(), is_command);
+    let arguments = commands::mount::helper::rewrite(given.clone(), is_command);
     let mut is_json = words::asks_for_json(&arguments);
     let done = words::rewrite(arguments, &command).and_then(|arguments| {
         is_json |= words::asks_for_json(&arguments);
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
+            damage::note(&*error);
             let status = if error.is::<WrongUsage>() { WRONG_USAGE } else { FAILURE };
             match is_json {
                 true => output::complain_json(&error, status),
@@ -44,6 +48,9 @@ fn main() -> ExitCode {
             ExitCode::from(status)
         }
     };
+    if let Some(advice) = damage::advice(&given).filter(|_| !is_json) {
+        output::complain_line(&advice);
+    }
     brindle_cache::close_all();
     logging::end();
     code

@@ -2,7 +2,7 @@
 
 use crate::attributes::InodeId;
 use brindle_ondisk::{Defect, Key, Logical, RootId};
-use brindle_tree::TreeError;
+use brindle_tree::{TreeError, tree_name};
 use brindle_volume::{ReadError, VolumeError};
 use thiserror::Error;
 
@@ -24,6 +24,14 @@ pub enum FsError {
          pool is read-only until the kernel has ended it"
     )]
     Relocation(Box<FsError>),
+    /// A tree that is written with the files can't be read, so that nothing can be written.
+    #[error("the pool can't be written without its {}: {source}", tree_name(*.tree))]
+    DamagedTree {
+        /// The tree.
+        tree: RootId,
+        /// The damage.
+        source: Box<TreeError>,
+    },
     /// Data could not be read.
     #[error("{file}, offset {offset}: {source}")]
     Data {
@@ -181,6 +189,31 @@ pub enum FsError {
     /// A path goes through too many levels.
     #[error("the subvolumes above {0} form a loop")]
     SubvolumeLoop(RootId),
+}
+
+impl FsError {
+    /// The part of a pool that is damaged in every copy, if that is the error.
+    pub fn damage(&self) -> Option<Damage> {
+        let if_data = |is_damage: bool| is_damage.then_some(Damage::Data);
+        match self {
+            Self::Tree(error) => error.is_damage().then_some(Damage::Trees),
+            Self::DamagedTree { .. } => Some(Damage::Trees),
+            Self::Log(error) | Self::Relocation(error) => error.damage(),
+            Self::Data { source, .. } => if_data(source.is_damage()),
+            Self::NoChecksum { .. } => Some(Damage::Data),
+            Self::Item { .. } => Some(Damage::Trees),
+            _ => None,
+        }
+    }
+}
+
+/// Damaged part of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Damage {
+    /// Contents of files.
+    Data,
+    /// Names, and everything else.
+    Trees,
 }
 
 impl From<VolumeError> for FsError {

@@ -85,9 +85,11 @@ impl FsError {
             Self::Interrupted => ErrorKind::Interrupted,
             Self::WriteBack { why, .. } => why.kind(),
             Self::Log(why) | Self::Relocation(why) => why.kind(),
-            Self::Data { .. } | Self::NoChecksum { .. } | Self::Decompress { .. } | Self::Item { .. } => {
-                ErrorKind::Damaged
-            }
+            Self::DamagedTree { .. }
+            | Self::Data { .. }
+            | Self::NoChecksum { .. }
+            | Self::Decompress { .. }
+            | Self::Item { .. } => ErrorKind::Damaged,
             Self::Tree(error) => kind_of_tree_error(error),
         }
     }

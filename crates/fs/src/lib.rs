@@ -81,7 +81,7 @@ pub use brindle_policy::writeback::{DestageSettings, WriteBackMode, WriteBackObs
 pub use brindle_tree::{
     CommitPhase, CommitReport, CommitStatistics, HistogramCounts, LogStatistics, QuotaSummary, Readahead,
     SpaceSummary, Spread, SyncMeasure, TreeError, TreeKind, Unlogged, WriteBackSettings, WriteBackStatus,
-    WriteBackWish,
+    WriteBackWish, tree_name,
 };
 pub use brindle_volume::{LeaseMode, read_for};
 pub use bulk::encode::{BulkFormat, BulkPiece};
@@ -90,7 +90,7 @@ pub use bulk::writer::BulkWriter;
 pub use change::attributes::{AttributeChange, NewTime};
 pub use change::privileges::SetIdRight;
 pub use change::xattr::XattrMode;
-pub use compression::{CompressionChoice, DecompressError, UnknownCompression, decompress};
+pub use compression::{CompressionChoice, DecompressError, UnknownCompression, WrongCompression, decompress};
 pub use data::allocate::AllocateMode;
 pub use data::clone::RangePair;
 pub use data::defragment::{ContentsWish, DefragmentedContents};
@@ -98,7 +98,7 @@ pub use defragment::{DefragmentPlace, DefragmentScope, DefragmentedPiece};
 pub use destage::{DestageStatistics, Destaged};
 pub use directory::DirectoryEntry;
 pub use directory::damaged::ListingGap;
-pub use error::FsError;
+pub use error::{Damage, FsError};
 pub use error_kind::ErrorKind;
 pub use extent::open_file::OpenFile;
 pub use file_flags::FileFlags;

@@ -126,10 +126,19 @@ impl TreeError {
     pub fn item(tree: RootId, key: Key, defect: Defect) -> Self {
         Self::Item { tree, key, defect }
     }
+
+    /// Returns true if blocks of a tree are damaged in every copy; false if no more is known than that older roots can be read.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Read(error) => error.is_damage(),
+            Self::KeyBeyondBound { .. } | Self::WrongTree { .. } | Self::Item { .. } => true,
+            _ => false,
+        }
+    }
 }
 
 /// Name of a tree in messages.
-fn tree_name(tree: RootId) -> String {
+pub fn tree_name(tree: RootId) -> String {
     match tree.well_known_name() {
         Some(name) => name.to_owned(),
         None => format!("tree {tree}"),

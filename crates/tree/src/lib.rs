@@ -76,7 +76,7 @@ pub use difference::{Difference, DifferenceCounts, Differing, ItemPlace};
 pub use dropping::TreeDropper;
 pub use dropping::relocations::RelocationTree;
 pub use editor::{Editor, Verdict};
-pub use error::TreeError;
+pub use error::{TreeError, tree_name};
 pub use histogram::{BUCKETS, HistogramCounts, Timing};
 pub use log::{LogStatistics, LogTicket, SyncMeasure, Unlogged};
 pub use log_writer::enter::{LogChange, LogRange, Logging};

@@ -233,6 +233,16 @@ pub enum ReadError {
     },
 }
 
+impl ReadError {
+    /// Returns true if a copy that was read is damaged, and not only devices have failed.
+    pub fn is_damage(&self) -> bool {
+        let is_damage = |attempt: &Attempt| {
+            matches!(attempt.failure, AttemptFailure::Checksum { .. } | AttemptFailure::Block(_))
+        };
+        matches!(self, Self::Failed { attempts, .. } if attempts.iter().any(is_damage))
+    }
+}
+
 /// Error of a write, or of making it durable.
 #[derive(Debug, Error)]
 pub enum WriteError {

@@ -5,6 +5,7 @@ use crate::balance::BalanceState;
 use crate::call;
 use crate::control::{ControlError, Mounted};
 use crate::pool::{AdminError, BrindleMount, PoolFacts, Reach};
+use crate::quotas::are_inconsistent;
 use crate::scrub::last_scrub;
 use crate::tier::host;
 use crate::{WriteBack, devices::name_of_change};
@@ -51,6 +52,9 @@ impl PoolHealth {
             writing: writing_of(mounted, mounts)?,
             devices,
             space,
+            // The mount is read-only then, and says why.
+            damaged_trees: Vec::new(),
+            has_wrong_quotas: has_wrong_quotas(mounted, &fsid)?,
             jobs,
             scrub: unless_closed(last_scrub(reach, records))?,
             write_back,
@@ -90,6 +94,12 @@ impl PoolHealth {
             writing: Writing::Allowed,
             devices,
             space: SpaceHealth::of_summary(&space),
+            has_wrong_quotas: are_inconsistent(pool)?,
+            damaged_trees: pool
+                .damaged_trees()
+                .into_iter()
+                .map(|(tree, error)| (tree, error.to_string()))
+                .collect(),
             jobs: interrupted.then_some(balance).into_iter().collect(),
             scrub: stored_scrub(records, &superblock.fsid)?,
             write_back: Some(WriteBack::of_pool(pool)?),
@@ -98,6 +108,17 @@ impl PoolHealth {
             activity: None,
         })
     }
+}
+
+/// Returns true if the numbers of quota groups are wrong: the kernel tells everybody, a mount of brindle those that may look into
+/// its trees, of which the status is one item that each commit keeps in memory.
+fn has_wrong_quotas(mounted: &Mounted, fsid: &Uuid) -> Result<bool, AdminError> {
+    if mounted.is_of_kernel() {
+        let is_counting = mounted.quota_rescan().ok().flatten().is_some();
+        return Ok(host::has_wrong_quotas(fsid) && !is_counting);
+    }
+    let wrong = unless_closed(are_inconsistent(mounted).map(Some))?;
+    Ok(wrong.unwrap_or(false))
 }
 
 /// The stored record of the last scrub of a pool, and true while it runs.

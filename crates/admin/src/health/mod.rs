@@ -23,7 +23,7 @@ pub use rules::{Finding, Severity, State, findings, severity_of, state_of};
 use crate::activity::Activity;
 use crate::{CacheLines, WriteBack};
 use brindle_care::scrub::ScrubRecord;
-use brindle_ondisk::{BlockGroupType, DevId, Uuid};
+use brindle_ondisk::{BlockGroupType, DevId, RootId, Uuid};
 use brindle_policy::placement::PlacementClass;
 use brindle_policy::tier::Content;
 use brindle_uapi::message::CommitsReport;
@@ -46,6 +46,10 @@ pub struct PoolHealth {
     pub devices: Vec<DeviceHealth>,
     /// Its space.
     pub space: SpaceHealth,
+    /// Trees that can't be read, and why; of a pool that is not mounted.
+    pub damaged_trees: Vec<(RootId, String)>,
+    /// True if the numbers of quota groups are known to be wrong, and no rescan runs.
+    pub has_wrong_quotas: bool,
     /// Jobs that run, or are paused.
     pub jobs: Vec<Job>,
     /// The last scrub, and true while it runs.

@@ -2,7 +2,7 @@
 
 use super::{DeviceHealth, Job, PoolHealth, RoomHealth, Writing};
 use brindle_care::scrub::{DeviceState, ScrubRecord};
-use brindle_ondisk::{DevId, Uuid};
+use brindle_ondisk::{DevId, RootId, Uuid};
 use brindle_policy::tier::Content;
 
 /// Severity of a finding.
@@ -70,6 +70,8 @@ impl State {
 pub enum Finding {
     /// The pool is read-only.
     ReadOnly(String),
+    /// A tree can't be read, in any copy, for a reason.
+    DamagedTree(RootId, String),
     /// A device is not there.
     Missing(DevId, Uuid),
     /// A device has missed transactions, and is not written.
@@ -100,6 +102,8 @@ pub enum Finding {
     Scrubbed(u64, u64),
     /// No scrub is known of.
     NeverScrubbed,
+    /// The numbers of quota groups are wrong.
+    WrongQuotas,
     /// A job runs or is paused.
     Job(Job),
 }
@@ -114,6 +118,7 @@ impl Finding {
     pub fn severity(&self) -> Severity {
         match self {
             Self::ReadOnly(_)
+            | Self::DamagedTree(..)
             | Self::Missing(..)
             | Self::LeftOut(..)
             | Self::Behind(..)
@@ -121,6 +126,7 @@ impl Finding {
             Self::DeviceErrors(..)
             | Self::Correctable(_)
             | Self::NotScrubbed(..)
+            | Self::WrongQuotas
             | Self::Full(..)
             | Self::WaitingStuck(..) => Severity::Attention,
             Self::Waiting(_, Some(seconds)) if *seconds > WAITING_SECONDS => Severity::Attention,
@@ -139,6 +145,7 @@ impl Finding {
         match self {
             _ if self.severity() == Severity::Note => State::Ok,
             Self::ReadOnly(_) => State::ReadOnly,
+            Self::DamagedTree(..) => State::Errors,
             Self::Missing(..) | Self::LeftOut(..) | Self::Behind(..) => State::Degraded,
             Self::DeviceErrors(..) | Self::Uncorrectable(_) | Self::Correctable(_) => State::Errors,
             Self::Full(..) => State::Full,
@@ -150,6 +157,7 @@ impl Finding {
     pub fn name(&self) -> &'static str {
         match self {
             Self::ReadOnly(_) => "read_only",
+            Self::DamagedTree(..) => "tree_damaged",
             Self::Missing(..) => "device_missing",
             Self::LeftOut(..) => "device_left_out",
             Self::Behind(..) => "device_behind",
@@ -165,6 +173,7 @@ impl Finding {
             Self::ScrubStopped(_) => "scrub_stopped",
             Self::Scrubbed(..) => "scrubbed",
             Self::NeverScrubbed => "never_scrubbed",
+            Self::WrongQuotas => "quotas_inconsistent",
             Self::Job(_) => "job",
         }
     }
@@ -176,9 +185,14 @@ pub fn findings(pool: &PoolHealth, now: u64) -> Vec<Finding> {
     if let Writing::Refused(why) = &pool.writing {
         found.push(Finding::ReadOnly(why.clone()));
     }
+    let damaged = pool.damaged_trees.iter();
+    found.extend(damaged.map(|(tree, why)| Finding::DamagedTree(*tree, why.clone())));
     pool.devices.iter().for_each(|device| judge_device(device, &mut found));
     judge_space(pool, &mut found);
     judge_write_back(pool, now, &mut found);
+    if pool.has_wrong_quotas {
+        found.push(Finding::WrongQuotas);
+    }
     found.extend(pool.jobs.iter().cloned().map(Finding::Job));
     match &pool.scrub {
         Some((record, is_running)) => judge_scrub(record, *is_running, now, &mut found),

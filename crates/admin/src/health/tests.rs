@@ -36,6 +36,8 @@ fn sound() -> PoolHealth {
         writing: Writing::Allowed,
         devices: vec![device(1), device(2)],
         space: SpaceHealth { data: room, metadata: room, has_tiers: true, ..SpaceHealth::default() },
+        damaged_trees: Vec::new(),
+        has_wrong_quotas: false,
         jobs: Vec::new(),
         scrub: scrubbed(ScrubCounts::default(), DeviceState::Finished),
         write_back: None,
@@ -161,4 +163,15 @@ fn the_share_that_is_used_is_rounded_up() {
         |used_bytes, room_bytes| RoomHealth { used_bytes, room_bytes, preferred_bytes: None }.percent();
     assert_eq!([percent(0, 0), percent(0, 5), percent(1, 999), percent(5, 0)], [0, 0, 1, 100]);
     assert_eq!(percent(u64::MAX, u64::MAX), 50);
+}
+
+#[test]
+fn lost_trees_and_wrong_quotas_are_told() {
+    let lost = (RootId::CSUM_TREE, "damaged".to_owned());
+    let (state, severity, found) = judged(|pool| pool.damaged_trees = vec![lost.clone()]);
+    assert_eq!((state, severity), (State::Errors, Severity::Risk));
+    assert_eq!(found[0], Finding::DamagedTree(lost.0, lost.1));
+    let (state, severity, found) = judged(|pool| pool.has_wrong_quotas = true);
+    assert_eq!((state, severity), (State::Attention, Severity::Attention));
+    assert_eq!(found[0], Finding::WrongQuotas);
 }

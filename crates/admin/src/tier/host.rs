@@ -21,6 +21,11 @@ pub(crate) fn is_missing(fsid: &Uuid, devid: DevId) -> bool {
     read(fsid, &format!("devinfo/{devid}/missing")).is_some_and(|found| found == "1")
 }
 
+/// Returns true if quotas are on, and the numbers of their groups are wrong.
+pub(crate) fn has_wrong_quotas(fsid: &Uuid) -> bool {
+    read(fsid, "qgroups/inconsistent").is_some_and(|found| found == "1")
+}
+
 /// Fullness of the chunks that hold `data`, `metadata` or `system`, at this moment: with what is used, what is freed but
 /// may not be used again yet, and what running transactions were promised.
 pub(crate) fn fullness(fsid: &Uuid, content: &str) -> Option<Fullness> {

@@ -8,9 +8,11 @@ use crate::commands::in_use::warn_if_used;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::{open_devices, warn_of_leases, without_pool};
 use crate::commands::rescue::consent::ConsentOptions;
+use crate::commands::usage::wrong_usage;
+use crate::damage;
 use crate::format::UnitMode;
 use crate::output;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use brindle_care::scrub::DamagedFile;
 use brindle_check::{CheckOptions, PASSES, PassReport, Progress, Report};
 use brindle_volume::Rescue;
@@ -87,16 +89,21 @@ pub(crate) struct CheckCommand {
 pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
     let options = MountOptions::parse(&command.options)?;
     if let Some(option) = options.first_of_mount() {
-        bail!("unknown option '{option}': here -o takes degraded, rescue=usebackuproot and device=PATH");
+        return wrong_usage(format!(
+            "unknown option '{option}': here -o takes degraded, rescue=usebackuproot and device=PATH"
+        ));
     }
     if options.subvol.is_some() || options.subvolid.is_some() {
-        bail!(
+        return wrong_usage(
             "a pool is checked as a whole: here -o takes degraded and device=PATH, and not subvol or subvolid"
+                .to_owned(),
         );
     }
     let by_backup = Rescue { backup_roots: true, ..Rescue::default() };
     if options.rescue.is_any() && options.rescue != by_backup {
-        bail!("checksums and roots are what is checked: of rescue= check takes usebackuproot");
+        return wrong_usage(
+            "checksums and roots are what is checked: of rescue= check takes usebackuproot".to_owned(),
+        );
     }
     let mut check = CheckOptions {
         all_copies: command.all_copies,
@@ -111,7 +118,9 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
     let paths: Vec<&Path> = command.devices.iter().chain(&options.devices).map(PathBuf::as_path).collect();
     if command.repair {
         if options.degraded || options.rescue.is_any() || command.mirror.is_some() {
-            bail!("a repair takes all devices and the last commit: no -o, and no -s");
+            return wrong_usage(
+                "a repair takes all devices and the last commit: no -o, and no -s".to_owned(),
+            );
         }
         return repair::run(command, &check, &paths);
     }
@@ -135,6 +144,7 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
         print_report(&mut out, &report, &files)?;
         out.flush()?;
     }
+    damage::note_report(&report);
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

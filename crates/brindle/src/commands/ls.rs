@@ -4,6 +4,7 @@ use crate::cli::JsonOption;
 use crate::commands::path::{PathOption, name_json, shown_name};
 use crate::commands::pool::PoolOptions;
 use crate::commands::stat::attributes_json;
+use crate::damage;
 use crate::format::{long_listing_time, mode_text};
 use crate::output;
 use anyhow::Result;
@@ -138,6 +139,7 @@ impl<W: Write> Listing<'_, W> {
             after = match gap {
                 None => batch.last().map(|last| last.index),
                 Some(gap) => {
+                    damage::note(&gap.error);
                     self.complain(path, &gap.error.to_string());
                     gap.resume
                 }
@@ -165,7 +167,10 @@ impl<W: Write> Listing<'_, W> {
             match attributes {
                 Ok(attributes) if self.command.json.json => self.add_json(path, entry, &attributes)?,
                 Ok(attributes) => self.long_line(entry, &attributes)?,
-                Err(error) => self.complain(&join(path, &entry.name), &error.to_string()),
+                Err(error) => {
+                    damage::note(&error);
+                    self.complain(&join(path, &entry.name), &error.to_string());
+                }
             }
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use super::mount::{can_mount, unmount};
 use super::support::{brindle, brindle_fails, brindle_prints, text};
+use brindle_ondisk::{Logical, RootId};
 use brindle_testing::damage::Victim;
 use serde_json::Value;
 use std::fs;
@@ -40,7 +41,7 @@ fn an_older_commit_is_offered_shown_checked_and_mounted() {
     let checked = brindle(["-q", "check", "-o", "rescue=usebackuproot", image]);
     let found = String::from_utf8_lossy(&checked.stdout);
     assert!(found.contains("is examined, by a backup root"), "{found}");
-    let said = brindle_fails(1, ["check", "-o", "rescue=all", image]);
+    let said = brindle_fails(2, ["check", "-o", "rescue=all", image]);
     assert!(said.contains("check takes usebackuproot"), "{said}");
     assert!(brindle_prints(["-q", "inspect", "dump-tree", "-t", "chunk", image]).contains("CHUNK_ITEM"));
     let dumped = brindle_prints(["-q", "inspect", "dump-tree", "-o", "usebackuproot", "-t", "fs", image]);
@@ -56,6 +57,68 @@ fn an_older_commit_is_offered_shown_checked_and_mounted() {
         unmount(&place);
         assert!(names > 0 && written.is_err());
     }
+}
+
+/// The first block of a tree.
+fn root_of(victim: &Victim, tree: RootId) -> Logical {
+    let of_tree = victim.blocks().iter().filter(|block| block.tree == tree);
+    of_tree.max_by_key(|block| block.level).expect("the pool has it").at
+}
+
+/// A pool without a tree that is written with the files.
+fn without_checksums(directory: &Path) -> PathBuf {
+    let mut victim = Victim::load("single");
+    let root = root_of(&victim, RootId::CSUM_TREE);
+    victim.edit_block_raw(root, |bytes| bytes.fill(0));
+    unpack(&victim, directory).remove(0)
+}
+
+#[test]
+fn a_tree_that_is_lost_is_told_of_by_status_and_at_the_mount() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let image = without_checksums(directory.path());
+    let image = text(&image);
+    let told = brindle(["status", "-v", image]);
+    let said = String::from_utf8_lossy(&told.stdout);
+    assert_eq!(told.status.code(), Some(3), "{said}");
+    assert!(said.contains("the CSUM_TREE can't be read: "), "{said}");
+    assert!(said.contains("brindle restore -o rescue=all"), "{said}");
+    let place = directory.path().join("place");
+    fs::create_dir(&place).expect("new");
+    let said = brindle_fails(1, ["mount", "-o", "rw", image, text(&place)]);
+    assert!(said.contains("can't be written without its CSUM_TREE: "), "{said}");
+    if can_mount() {
+        for options in ["noatime", "ro"] {
+            let mounted = brindle(["mount", "-o", options, image, text(&place)]);
+            let said = String::from_utf8_lossy(&mounted.stderr);
+            let written = fs::write(place.join("new"), b"");
+            unmount(&place);
+            assert!(written.is_err(), "{options}");
+            assert!(said.contains("CSUM_TREE") && said.contains("-o ro,rescue=all"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn commands_that_meet_damage_name_the_words_that_read_what_is_left() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let mut victim = Victim::load("single");
+    let root = root_of(&victim, RootId::FS_TREE);
+    victim.edit_block_raw(root, |bytes| bytes.fill(0));
+    let image = unpack(&victim, directory.path()).remove(0);
+    let (image, copy) = (text(&image), directory.path().join("copy"));
+    let advice = "-o rescue=all may read what is left";
+    for words in [&["ls"][..], &["restore"], &["inspect", "tree-stats"]] {
+        let operands = [image, text(&copy)];
+        let count = if words == ["restore"] { 2 } else { 1 };
+        let said = brindle_fails(1, words.iter().chain(&operands[..count]).copied());
+        assert!(said.contains(advice), "{words:?}: {said}");
+    }
+    let said = brindle_fails(1, ["ls", "-o", "rescue=all", image]);
+    assert!(!said.contains("may read what is left"), "{said}");
+    let checked = brindle(["check", image]);
+    let said = String::from_utf8_lossy(&checked.stderr);
+    assert!(said.contains("brindle mount -o ro,rescue=all"), "{said}");
 }
 
 #[test]
@@ -99,9 +162,9 @@ fn files_with_bad_copies_are_named_and_those_that_are_lost() {
 }
 
 /// A file of an image that is not compressed, and the address of its first sector.
-fn victim_file(image: &str) -> (&'static str, brindle_ondisk::Logical) {
+fn victim_file(image: &str) -> (&'static str, Logical) {
     use brindle_ondisk::item::FileExtent;
-    use brindle_ondisk::{Item, KeyType, ObjectId, RootId};
+    use brindle_ondisk::{Item, KeyType, ObjectId};
     const PATH: &str = "sizes/4097";
     let victim = Victim::load(image);
     let golden = brindle_testing::golden::Golden::load(image);

@@ -85,6 +85,9 @@ impl Filesystem {
         writer: &WriterOptions,
     ) -> Result<Self, FsError> {
         let pool = Pool::open_writable(devices, &options.pool, writer)?;
+        if let Some((tree, source)) = pool.damaged_trees().into_iter().next() {
+            return Err(FsError::DamagedTree { tree, source: Box::new(source) });
+        }
         let mut write = write.clone();
         if write.small_file_bytes.is_none() {
             write.small_file_bytes = Some(pool.settings()?.small_file_bytes);

@@ -20,6 +20,17 @@ use brindle_volume::ReadError;
 /// Trees that every pool has, and files can be read without.
 const DISPENSABLE: [RootId; 3] = [RootId::EXTENT_TREE, RootId::DEV_TREE, RootId::CSUM_TREE];
 
+/// Trees that are written with the files: a pool may be without the last three.
+const KEPT: [RootId; 7] = [
+    RootId::EXTENT_TREE,
+    RootId::DEV_TREE,
+    RootId::CSUM_TREE,
+    RootId::FS_TREE,
+    RootId::BLOCK_GROUP_TREE,
+    RootId::FREE_SPACE_TREE,
+    RootId::UUID_TREE,
+];
+
 /// The part of a commit that has to be there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
@@ -121,6 +132,16 @@ impl Store {
     /// Checks that a tree begins: its root item and its first block can be read.
     pub fn check_root(&self, tree: RootId) -> Result<(), TreeError> {
         self.read_first_block(&self.tree(tree)?.root())
+    }
+
+    /// Trees that the pool has, that are written with the files, and that don't begin: what is below can't be told by looking at
+    /// the first block.
+    pub fn damaged_trees(&self) -> Vec<(RootId, TreeError)> {
+        let damage = |tree: RootId| match self.check_root(tree) {
+            Ok(()) | Err(TreeError::NoTree(_)) => None,
+            Err(error) => Some((tree, error)),
+        };
+        KEPT.into_iter().filter_map(damage).collect()
     }
 
     fn read_first_block(&self, root: &TreeRoot) -> Result<(), TreeError> {

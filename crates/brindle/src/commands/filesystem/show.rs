@@ -4,6 +4,7 @@ use crate::cli::JsonOption;
 use crate::commands::health::{self, AllHealth, Health};
 use crate::commands::in_use::warn_if_used;
 use crate::commands::pool::{log_devices, open_devices, open_mounted_pool, without_pool};
+use crate::damage;
 use crate::format::{UnitMode, UnitOptions};
 use crate::output;
 use anyhow::{Error, Result, anyhow, bail};
@@ -199,6 +200,7 @@ impl Shown {
         log_devices(&volume);
         let mut shown = Self::new(&volume);
         let TreeError::Volume(VolumeError::MissingDevices { missing, .. }) = error else {
+            damage::note(&error);
             tracing::warn!("the pool can't be opened: {error}");
             return Ok(shown);
         };
@@ -219,6 +221,7 @@ impl Shown {
         match health::of_pool(pool) {
             Ok(health) => Self { health, ..plain },
             Err(error) => {
+                damage::note(&*error);
                 tracing::warn!("the errors of devices are unknown: {error}");
                 plain
             }

@@ -6,7 +6,7 @@ use crate::commands::pool::{greet, open_filesystem, open_replayed, open_to_read,
 use anyhow::{Context, Result};
 use brindle_cache::{open_device_to_write, open_device_with_claim, path_of};
 use brindle_device::{Claim, DeviceError, WritableDevice};
-use brindle_fs::{Filesystem, FsError, PlacementClass, TreeError};
+use brindle_fs::{Filesystem, FsError, PlacementClass, TreeError, tree_name};
 use brindle_volume::VolumeError;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,9 @@ use std::sync::Arc;
 
 /// Default read policy.
 const READ_POLICY: &str = "auto";
+
+/// Advice for a pool that is mounted and lacks a tree.
+const WHAT_IS_LEFT: &str = "; what is left of it may be read with -o ro,rescue=all";
 
 /// A filesystem that is to be mounted.
 pub(super) struct Opened {
@@ -38,18 +41,39 @@ pub(super) fn filesystem(
 ) -> Result<Opened> {
     let paths: Vec<&Path> = devices.iter().map(|(path, _)| path.as_path()).collect();
     if options.is_read_only() {
-        return Ok(Opened::to_read(read_only(devices, &paths, options)?, None));
+        let filesystem = read_only(devices, &paths, options)?;
+        warn_of_damage(&filesystem);
+        return Ok(Opened::to_read(check_root(filesystem)?, None));
     }
     let error = match writable(devices, options) {
-        Ok(opened) => return Ok(opened),
+        Ok(opened) => return Ok(Opened { filesystem: check_root(opened.filesystem)?, ..opened }),
         Err(error) => error,
     };
     if insists || !can_only_be_read(&error) {
         return Err(error);
     }
     let filesystem = without_writing(&paths, options)?;
-    tracing::warn!("mounting read-only: {error}");
-    Ok(Opened::to_read(filesystem, Some(error.to_string())))
+    let is_damaged = matches!(error.downcast_ref(), Some(FsError::DamagedTree { .. }));
+    let advice = if is_damaged { WHAT_IS_LEFT } else { "" };
+    tracing::warn!("mounting read-only: {error}{advice}");
+    Ok(Opened::to_read(check_root(filesystem)?, Some(error.to_string())))
+}
+
+/// Refuses a filesystem whose root directory can't be read, which would be a mount that answers nothing.
+fn check_root(filesystem: Filesystem) -> Result<Filesystem> {
+    filesystem.attributes(filesystem.root()).context("the root directory can't be read")?;
+    Ok(filesystem)
+}
+
+/// Warns of trees that can't be entered, where none is given up.
+fn warn_of_damage(filesystem: &Filesystem) {
+    let pool = filesystem.pool();
+    if pool.volume().rescue().bad_roots {
+        return;
+    }
+    for (tree, error) in pool.damaged_trees() {
+        tracing::warn!("the {} can't be read: {error}{WHAT_IS_LEFT}", tree_name(tree));
+    }
 }
 
 /// Opens the filesystem to read it where it can't be written. A log is replayed in memory.
@@ -151,6 +175,7 @@ fn can_only_be_read(error: &anyhow::Error) -> bool {
     if let Some(
         FsError::Tree(TreeError::Volume(VolumeError::NotWritable(_)) | TreeError::UnderWay(_))
         | FsError::Log(_)
+        | FsError::DamagedTree { .. }
         | FsError::Relocation(_),
     ) = of_pool
     {

@@ -1,6 +1,7 @@
 //! Progress of a restore, and its report.
 
 use crate::commands::stop::Stop;
+use crate::damage;
 use crate::format::UnitMode;
 use crate::output;
 use brindle_care::extract::{ExtractObserver, Extracted, Failure, Note};
@@ -46,6 +47,9 @@ impl ExtractObserver for Report {
     fn failed(&self, path: &[u8], failure: &Failure) {
         let (path, error) = (String::from_utf8_lossy(path).into_owned(), failure.to_string());
         self.failures.fetch_add(1, Ordering::Relaxed);
+        if let Failure::Filesystem(error) | Failure::Unreadable { first: error, .. } = failure {
+            damage::note(error);
+        }
         self.progress.suspend(|| output::complain_line(&format!("{path}: {error}")));
         let mut listed = self.listed.lock().expect("no thread panics with it");
         if listed.len() < LISTED_FAILURES {

@@ -1,7 +1,9 @@
 //! Findings and their remedies in words.
 
 use crate::format::UnitMode;
+use brindle_admin::RootId;
 use brindle_admin::health::{ERROR_KINDS, Finding, PoolHealth, PoolServer};
+use brindle_fs::tree_name;
 use brindle_policy::placement::PlacementClass;
 use std::fmt::Display;
 
@@ -12,6 +14,7 @@ pub(super) fn finding(finding: &Finding) -> String {
         |percent: &Option<u64>| percent.map_or(String::new(), |percent| format!(", {percent} % done"));
     match finding {
         Finding::ReadOnly(why) => format!("read-only: {why}"),
+        Finding::DamagedTree(tree, why) => format!("the {} can't be read: {why}", tree_name(*tree)),
         Finding::Missing(devid, uuid) => format!("devid {devid} is missing (uuid {uuid})"),
         Finding::LeftOut(devid, path) => {
             format!("{} is left out of writes, for it has missed some", device(devid, path))
@@ -53,6 +56,7 @@ pub(super) fn finding(finding: &Finding) -> String {
             format!("scrubbed {} ago{corrected}", span(*seconds))
         }
         Finding::NeverScrubbed => "no scrub is known".to_owned(),
+        Finding::WrongQuotas => "the numbers of quota groups are wrong".to_owned(),
         Finding::Job(job) => {
             let state = if job.is_running { "is running" } else { "is paused" };
             format!("{} {state}{}", job.name, percent(&job.percent()))
@@ -65,6 +69,17 @@ pub(super) fn remedy(finding: &Finding, health: &PoolHealth) -> Option<String> {
     let (pool, mount) = (operand(health), mount_operand(health));
     Some(match finding {
         Finding::ReadOnly(_) => format!("unmount the pool, and see `brindle check {}`", devices(health)),
+        Finding::DamagedTree(RootId::FREE_SPACE_TREE, _) => {
+            format!("`brindle rescue clear-space-cache v2 {pool}` makes it anew")
+        }
+        Finding::DamagedTree(RootId::UUID_TREE, _) => {
+            format!("`brindle rescue clear-uuid-tree {pool}` makes it anew")
+        }
+        Finding::DamagedTree(..) => {
+            format!(
+                "save what is left: `brindle restore -o rescue=all {pool} DEST`; see `brindle check {pool}`"
+            )
+        }
         Finding::Missing(devid, _) => {
             format!("attach it, or `brindle device replace start {devid} DEVICE {mount}`")
         }
@@ -86,6 +101,7 @@ pub(super) fn remedy(finding: &Finding, health: &PoolHealth) -> Option<String> {
         Finding::NeverScrubbed => format!("`brindle scrub start {pool}`"),
         Finding::Full(..) => format!("delete files or snapshots, or `brindle device add DEVICE {mount}`"),
         Finding::MetadataSpills | Finding::WaitingStuck(..) => format!("`brindle tier status {pool}`"),
+        Finding::WrongQuotas => format!("`brindle quota rescan -w {mount}`"),
         Finding::Job(job) if !job.is_running && job.name == "balance" => match health.server {
             PoolServer::Kernel => format!("`btrfs balance resume {mount}`"),
             _ => format!("`brindle balance resume {pool}`"),
