@@ -114,6 +114,21 @@ fn quotas_of_a_kernel_mount_are_changed_and_shown_as_btrfs_does() {
         }
         refusals(&mount.place);
         stale_groups_go(&mount.place);
+        let shown = brindle_prints(["subvolume", "show", text(&a)]);
+        let told = btrfs_prints(&["subvolume", "show", text(&a)].map(PathBuf::from)).expect("asked before");
+        let told = String::from_utf8(told).expect("text");
+        let block = |said: &str| said.split_once("\tQuota group:").expect("a group").1.to_owned();
+        assert_eq!(block(&shown), block(&told));
+        // A group that a member is taken out of without a rescan can't be known any more.
+        let wrong = text(&mount.place).to_owned();
+        brindle_prints(["-q", "qgroup", "remove", "--no-rescan", text(&a), "1/100", &wrong]);
+        let status = brindle(["status", &wrong]);
+        let said = String::from_utf8_lossy(&status.stdout);
+        assert!(said.contains("the numbers of quota groups are wrong"), "{said}");
+        brindle_prints(["-q", "qgroup", "assign", "--no-rescan", text(&a), "1/100", &wrong]);
+        brindle_prints(["-q", "quota", "rescan", "-w", &wrong]);
+        let status = brindle(["status", &wrong]);
+        assert!(!String::from_utf8_lossy(&status.stdout).contains("quota groups"));
         let status = brindle_prints(["quota", "status", text(&mount.place)]);
         assert!(status.contains("qgroup (full accounting)") && status.contains("Level 2:"), "{status}");
         brindle_prints(["filesystem", "sync", text(&mount.place)]);
@@ -178,6 +193,8 @@ fn quota_groups_of_a_mount_of_brindle_are_kept_right() {
     fs::remove_file(&large).expect("deletion is never refused");
     brindle_prints(["filesystem", "sync", pool]);
     let shown = brindle_prints(["qgroup", "show", "--raw", "-pcre", pool]);
+    let group = brindle_prints(["subvolume", "show", "--raw", &at("a")]);
+    assert!(group.contains("Quota group:\t\t0/") && group.contains("Usage referenced:\t4"), "{group}");
     brindle_prints(["umount", pool]);
     let devices = brindle_prints([&["qgroup", "show", "--raw", "-pcre"], &images[..]].concat());
     assert_same_lines("on devices", shown.as_bytes(), devices.as_bytes());

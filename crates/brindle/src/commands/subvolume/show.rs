@@ -6,13 +6,15 @@ use super::{EXAMPLES, LISTS_POOL, ListPool};
 use crate::cli::JsonOption;
 use crate::commands::path::shown_name;
 use crate::commands::reached::Reached;
-use crate::format::{Civil, ShortUnits};
+use crate::commands::tier::facts::explain_admin;
+use crate::format::{Civil, ShortUnits, UnitMode};
 use crate::output;
 use anyhow::{Context, Result, anyhow};
-use brindle_admin::Uuid;
+use brindle_admin::quotas::{QuotaGroup, quotas};
 use brindle_admin::subvolumes::SubvolumeFacts;
+use brindle_admin::{QgroupId, RootId, Uuid};
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,7 +38,6 @@ pub(crate) struct ShowCommand {
     places: Vec<PathBuf>,
     #[command(flatten, next_help_heading = LISTS_POOL)]
     pool: ListPool,
-    // Taken as btrfs takes them; there is no size without quotas.
     #[command(flatten)]
     units: ShortUnits,
 }
@@ -72,18 +73,56 @@ pub(crate) fn show(command: &ShowCommand) -> Result<ExitCode> {
     let mut snapshots: Vec<&SubvolumeFacts> =
         found.iter().filter(|other| other.uuids[1] == facts.uuids[0] && !other.is_deleted).collect();
     snapshots.sort_by(|one, other| one.path.cmp(&other.path));
+    let group = quota_group(&reached, &facts, found.is_empty())?;
     if command.json.json {
         let mut value = json(&facts);
         value["name"] = crate::commands::path::name_json(&facts.name);
         value["snapshots"] =
             snapshots.iter().map(|other| crate::commands::path::name_json(&other.path)).collect();
+        value["quota_group"] = group.as_ref().map_or(Value::Null, |(id, group)| group_json(*id, group));
         output::print_json(&value)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = output::stdout();
     print(&mut out, &facts, &snapshots)?;
+    if let Some((id, group)) = &group {
+        print_group(&mut out, *id, group, command.units.mode())?;
+    }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The quota group of a subvolume, if quotas are on and it has one; none for a caller that may not look into trees.
+fn quota_group(
+    reached: &Reached,
+    facts: &SubvolumeFacts,
+    is_closed: bool,
+) -> Result<Option<(QgroupId, QuotaGroup)>> {
+    if is_closed {
+        return Ok(None);
+    }
+    let id = QgroupId::of_subvolume(RootId::new(facts.id));
+    let found = quotas(reached.trees()).map_err(explain_admin)?;
+    Ok(found.and_then(|mut found| found.groups.remove(&id)).map(|group| (id, group)))
+}
+
+fn group_json(id: QgroupId, group: &QuotaGroup) -> Value {
+    json!({
+        "qgroupid": id.to_string(),
+        "referenced_bytes": group.referenced,
+        "exclusive_bytes": group.exclusive,
+        "max_referenced_bytes": group.max_referenced,
+        "max_exclusive_bytes": group.max_exclusive,
+    })
+}
+
+fn print_group(out: &mut impl Write, id: QgroupId, group: &QuotaGroup, units: UnitMode) -> io::Result<()> {
+    let limit = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), |bytes| units.format(bytes));
+    writeln!(out, "\tQuota group:\t\t{id}")?;
+    writeln!(out, "\t  Limit referenced:\t{}", limit(group.max_referenced))?;
+    writeln!(out, "\t  Limit exclusive:\t{}", limit(group.max_exclusive))?;
+    writeln!(out, "\t  Usage referenced:\t{}", units.format(group.referenced))?;
+    writeln!(out, "\t  Usage exclusive:\t{}", units.format(group.exclusive))
 }
 
 impl ShowCommand {
