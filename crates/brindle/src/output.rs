@@ -97,7 +97,7 @@ pub(crate) fn print_or_replace(path: Option<&Path>, text: &str) -> Result<()> {
 }
 
 /// Replaces a file as a whole: readers see the old one or the new one.
-fn replace(path: &Path, contents: &[u8]) -> Result<()> {
+pub(crate) fn replace(path: &Path, contents: &[u8]) -> Result<()> {
     let Some(name) = path.file_name() else { bail!("it names no file") };
     // Collectors of metrics read names that end in .prom.
     let new = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));

@@ -4,6 +4,7 @@ mod files;
 mod repair;
 
 use crate::cli::JsonOption;
+use crate::commands::damaged_list::DamagedFilesOption;
 use crate::commands::in_use::warn_if_used;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::{open_devices, warn_of_leases, without_pool};
@@ -34,6 +35,10 @@ EXAMPLES
 
   Is every byte of data still what was written, on every disk?
     brindle check --check-data-csum /dev/sdb /dev/sdc
+
+  Which files are lost? Fetch them from a backup:
+    brindle check --check-data-csum --damaged-files lost /dev/sdb /dev/sdc
+    rsync -a -0 --files-from=lost backup:/pool/ /mnt/
 
 EXIT STATUS
   0  nothing is wrong (any more)
@@ -79,6 +84,8 @@ pub(crate) struct CheckCommand {
     #[command(flatten)]
     consent: ConsentOptions,
     #[command(flatten)]
+    damaged: DamagedFilesOption,
+    #[command(flatten)]
     json: JsonOption,
     /// Image files or block devices: those of one pool, in any order
     #[arg(required = true, value_name = "DEVICE")]
@@ -105,11 +112,17 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
             "checksums and roots are what is checked: of rescue= check takes usebackuproot".to_owned(),
         );
     }
+    if command.damaged.is_wanted() && (!command.check_data_csum || command.repair) {
+        return wrong_usage(
+            "--damaged-files names what --check-data-csum finds: give that as well".to_owned(),
+        );
+    }
     let mut check = CheckOptions {
         all_copies: command.all_copies,
         check_data_csum: command.check_data_csum,
         threads: command.threads.map(usize::from),
-        max_findings: command.max_findings,
+        // The list has all of them, and so must the findings.
+        max_findings: if command.damaged.is_wanted() { usize::MAX } else { command.max_findings },
         ..CheckOptions::default()
     };
     check.volume.degraded = options.degraded;
@@ -135,6 +148,7 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
         tracing::warn!("files with bad data can't be named: {error}");
         Vec::new()
     });
+    command.damaged.write(files.iter().filter(|file| file.is_lost).map(|file| &file.path[..]))?;
     if command.json.json {
         let mut value = report_json(&report);
         value["files"] = files::json(&files);

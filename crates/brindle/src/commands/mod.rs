@@ -5,6 +5,7 @@ mod cache;
 mod cat;
 mod check;
 mod completions;
+mod damaged_list;
 mod device;
 mod device_property;
 mod device_word;

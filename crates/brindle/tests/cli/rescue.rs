@@ -156,6 +156,17 @@ fn files_with_bad_copies_are_named_and_those_that_are_lost() {
         let words = ["-q", "check", "--check-data-csum"].into_iter();
         let checked = brindle(words.chain(devices.iter().map(|device| text(device))));
         let said = String::from_utf8_lossy(&checked.stdout);
+        let list = folder.join("lost");
+        let words = ["-q", "check", "--check-data-csum", "--damaged-files", text(&list)].into_iter();
+        brindle(words.chain(devices.iter().map(|device| text(device))));
+        let expected = if is_lost { format!("{path}\0") } else { String::new() };
+        assert_eq!(fs::read_to_string(&list).expect("a list"), expected);
+        let copied = folder.join("restored");
+        let words = ["-q", "restore", "--damaged-files", text(&list)].into_iter();
+        let operands = devices.iter().map(|device| text(device)).chain([text(&copied)]);
+        brindle(words.chain(operands));
+        assert_eq!(fs::read_to_string(&list).expect("a list"), expected);
+        brindle_fails(2, ["check", "--damaged-files", text(&list), text(&devices[0])]);
         let state = if is_lost { "lost there" } else { "whole by another copy" };
         assert!(said.contains(&format!("/{path} at 0: {state}")), "{said}");
     }

@@ -3,6 +3,7 @@
 mod report;
 
 use crate::cli::JsonOption;
+use crate::commands::damaged_list::DamagedFilesOption;
 use crate::commands::operands::Operands;
 use crate::commands::path::PathOption;
 use crate::commands::pool::PoolOptions;
@@ -65,6 +66,8 @@ pub(crate) struct RestoreCommand {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
     #[command(flatten)]
+    damaged: DamagedFilesOption,
+    #[command(flatten)]
     path: PathOption,
     #[command(flatten)]
     json: JsonOption,
@@ -94,6 +97,7 @@ pub(crate) fn run(command: &RestoreCommand, quiet: bool) -> Result<ExitCode> {
     let restored = restore(&filesystem, command, options, &report);
     report.finish();
     let restored = restored?;
+    command.damaged.write(report.damaged().iter().map(Vec::as_slice))?;
     if let Some((signal, code)) = report.stop().name_and_code() {
         let files = restored.files;
         output::complain_line(&format!(

@@ -21,6 +21,8 @@ pub(super) struct Report {
     stop: Stop,
     failures: AtomicU64,
     listed: Mutex<Vec<(String, String)>>,
+    /// Paths of which something could not be read.
+    damaged: Mutex<BTreeSet<Vec<u8>>>,
     notes: Mutex<BTreeSet<String>>,
     progress: ProgressBar,
 }
@@ -45,11 +47,12 @@ impl ExtractObserver for Report {
     }
 
     fn failed(&self, path: &[u8], failure: &Failure) {
-        let (path, error) = (String::from_utf8_lossy(path).into_owned(), failure.to_string());
         self.failures.fetch_add(1, Ordering::Relaxed);
         if let Failure::Filesystem(error) | Failure::Unreadable { first: error, .. } = failure {
             damage::note(error);
+            self.damaged.lock().expect("no thread panics with it").insert(path.to_vec());
         }
+        let (path, error) = (String::from_utf8_lossy(path).into_owned(), failure.to_string());
         self.progress.suspend(|| output::complain_line(&format!("{path}: {error}")));
         let mut listed = self.listed.lock().expect("no thread panics with it");
         if listed.len() < LISTED_FAILURES {
@@ -73,6 +76,7 @@ impl Report {
             stop,
             failures: AtomicU64::new(0),
             listed: Mutex::new(Vec::new()),
+            damaged: Mutex::new(BTreeSet::new()),
             notes: Mutex::new(BTreeSet::new()),
             progress,
         }
@@ -89,6 +93,11 @@ impl Report {
         if notes.insert(text.to_owned()) {
             self.progress.suspend(|| tracing::warn!("{text}"));
         }
+    }
+
+    /// Paths of which something could not be read.
+    pub(super) fn damaged(&self) -> BTreeSet<Vec<u8>> {
+        self.damaged.lock().expect("no thread panics with it").clone()
     }
 
     /// Number of failures.

@@ -2,6 +2,7 @@
 
 use super::{NONE, show};
 use crate::cli::JsonOption;
+use crate::commands::damaged_list::DamagedFilesOption;
 use crate::commands::mkfs::parse_size;
 use crate::commands::state_directory::state_directory;
 use crate::output;
@@ -25,6 +26,8 @@ EXIT STATUS
 pub(crate) struct StatusCommand {
     #[command(flatten)]
     json: JsonOption,
+    #[command(flatten)]
+    damaged: DamagedFilesOption,
     /// Show each device
     #[arg(short = 'd')]
     by_device: bool,
@@ -76,6 +79,8 @@ pub(crate) fn status(command: &StatusCommand) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     };
+    let lost = record.report.faults.iter().flat_map(|fault| &fault.files);
+    command.damaged.write(lost.map(|(path, _)| &path[..]))?;
     if command.json.json {
         output::print_json(&show::json(&record, is_running))?;
     } else {
