@@ -100,6 +100,26 @@ fn a_tree_that_is_lost_is_told_of_by_status_and_at_the_mount() {
 }
 
 #[test]
+fn a_pool_without_its_device_tree_is_mounted_to_be_read() {
+    if !can_mount() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let mut victim = Victim::load("single");
+    let root = root_of(&victim, RootId::DEV_TREE);
+    victim.edit_block_raw(root, |bytes| bytes.fill(0));
+    let image = unpack(&victim, directory.path()).remove(0);
+    let place = directory.path().join("place");
+    fs::create_dir(&place).expect("new");
+    let mounted = brindle(["mount", text(&image), text(&place)]);
+    let names = fs::read_dir(&place).map(Iterator::count);
+    unmount(&place);
+    let said = String::from_utf8_lossy(&mounted.stderr);
+    assert!(said.contains("mounting read-only: ") && said.contains("-o ro,rescue=all"), "{said}");
+    assert!(mounted.status.success() && names.is_ok_and(|names| names > 0));
+}
+
+#[test]
 fn commands_that_meet_damage_name_the_words_that_read_what_is_left() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let mut victim = Victim::load("single");

@@ -53,8 +53,7 @@ pub(super) fn filesystem(
         return Err(error);
     }
     let filesystem = without_writing(&paths, options)?;
-    let is_damaged = matches!(error.downcast_ref(), Some(FsError::DamagedTree { .. }));
-    let advice = if is_damaged { WHAT_IS_LEFT } else { "" };
+    let advice = if is_damaged(&error) { WHAT_IS_LEFT } else { "" };
     tracing::warn!("mounting read-only: {error}{advice}");
     Ok(Opened::to_read(check_root(filesystem)?, Some(error.to_string())))
 }
@@ -169,16 +168,23 @@ fn patient<D>(
     }
 }
 
+/// Returns true if a tree that is needed to write can't be read: files may be there all the same.
+fn is_damaged(error: &anyhow::Error) -> bool {
+    error.downcast_ref().and_then(FsError::damage).is_some()
+}
+
 /// Returns true if it may be read all the same. A pool in use may not: its contents would change meanwhile.
 fn can_only_be_read(error: &anyhow::Error) -> bool {
     let of_pool = error.downcast_ref::<FsError>();
     if let Some(
         FsError::Tree(TreeError::Volume(VolumeError::NotWritable(_)) | TreeError::UnderWay(_))
         | FsError::Log(_)
-        | FsError::DamagedTree { .. }
         | FsError::Relocation(_),
     ) = of_pool
     {
+        return true;
+    }
+    if is_damaged(error) {
         return true;
     }
     let Some(DeviceError::Open { source, .. }) = error.downcast_ref::<DeviceError>() else {
