@@ -16,6 +16,7 @@
 
 mod adapter;
 mod attributes;
+mod control_thread;
 mod convert;
 mod directory_handles;
 mod ending;

@@ -115,10 +115,10 @@ impl Adapter {
 
     fn gather_pages_first(&self, before: Stat, answer: impl FnOnce(Duration, &Stat) + Send + 'static) {
         let operations = Arc::clone(&self.operations);
-        self.stale_pages.run(Box::new(move || {
+        self.stale_pages.run(Box::new(move |own| {
             let mut stat = before;
             for range in &PAGES {
-                operations.pages.forget(before.ino, range);
+                operations.pages.forget(own, before.ino, range);
                 stat = operations.nodes.stat(before.ino).unwrap_or(before);
                 if stat.blocks > 0 {
                     break;

@@ -112,8 +112,8 @@ impl Adapter {
         }
         // The kernel asks without having written its pages back, of which we know nothing yet.
         let operations = Arc::clone(&self.operations);
-        self.control.run(Box::new(move || {
-            operations.pages.forget(node, &(offset..u64::MAX));
+        self.control.run(Box::new(move |own| {
+            operations.pages.forget(own, node, &(offset..u64::MAX));
             reply.settle(operations.contents.seek(node, handle, offset, whence), Reply::offset);
         }));
     }
@@ -165,8 +165,8 @@ impl Adapter {
         reply: Reply<kind::Written>,
     ) {
         let operations = Arc::clone(&self.operations);
-        self.stale_pages.run(Box::new(move || {
-            operations.pages.forget(node, &range);
+        self.stale_pages.run(Box::new(move |own| {
+            operations.pages.forget(own, node, &range);
             reply.settle(written, Reply::written);
         }));
     }

@@ -55,17 +55,18 @@ impl Adapter {
             if changes(ioctl.command) && !reply.begin() {
                 return;
             }
-            reply.settle(self.operations.ioctls.answer(&ioctl), answer);
+            reply.settle(self.operations.ioctls.answer(None, &ioctl), answer);
             return;
         }
         let operations = Arc::clone(&self.operations);
-        self.control.run(Box::new(move || {
+        self.control.run(Box::new(move |own| {
             let waiter = reply.waiter();
             // Its caller may have gone while it waited for others.
             if !waiter.is_there() || changes(ioctl.command) && !reply.begin() {
                 return;
             }
-            let done = while_wanted(move || waiter.is_there(), || operations.ioctls.answer(&ioctl));
+            let done =
+                while_wanted(move || waiter.is_there(), || operations.ioctls.answer(Some(own), &ioctl));
             reply.settle(done, answer);
         }));
     }

@@ -1,7 +1,6 @@
 //! Requests and answers, between the transport and [`Operations`].
 
 mod attributes;
-mod control_thread;
 mod directories;
 mod files;
 mod inodes;
@@ -10,6 +9,7 @@ mod names;
 mod refused;
 mod renames;
 
+use crate::control_thread::ControlThread;
 use crate::convert::caller;
 use crate::ending::Ending;
 use crate::negotiation::OpensAlone;
@@ -19,7 +19,6 @@ use brindle_transport::{
     DeviceWaits, DirectoryOperation, Effects, FileOperation, FilesystemSpace, InodeOperation, MountOperation,
     Operation, Pace, Request, Server,
 };
-use control_thread::ControlThread;
 use files::pace_of_write;
 use refused::RefusedPages;
 use rustix::io::Errno;

@@ -4,7 +4,7 @@
 //! the file, until they are dropped some time. So the kernel is told to forget them. To do that it waits for pages that
 //! are being read or written, by requests that we have to answer: a thread that serves requests must not wait for it.
 
-use super::control_thread::ControlThread;
+use crate::control_thread::{ControlThread, OwnThread};
 use crate::operations::Operations;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -34,14 +34,14 @@ impl RefusedPages {
     ) {
         if self.note(node, range) {
             let refused = Arc::clone(self);
-            thread.run(Box::new(move || refused.forget(&operations)));
+            thread.run(Box::new(move |own| refused.forget(own, &operations)));
         }
     }
 
-    /// Drops everything noted from the kernel's cache. For a thread that no request waits for.
-    fn forget(&self, operations: &Operations) {
+    /// Drops everything noted from the kernel's cache.
+    fn forget(&self, own: &OwnThread, operations: &Operations) {
         for (node, range) in self.take() {
-            operations.pages.forget(node, &range);
+            operations.pages.forget(own, node, &range);
         }
     }
 

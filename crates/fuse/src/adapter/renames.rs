@@ -25,9 +25,9 @@ impl Adapter {
             return;
         }
         let operations = Arc::clone(&self.operations);
-        self.renames.run(Box::new(move || {
+        self.renames.run(Box::new(move |own| {
             for node in unwritten {
-                operations.pages.forget(node, &ALL);
+                operations.pages.forget(own, node, &ALL);
             }
             if reply.begin() {
                 reply.settle(operations.names.rename(&rename), |reply, ()| reply.done());

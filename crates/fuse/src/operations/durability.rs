@@ -11,6 +11,7 @@ use super::files::Files;
 use super::invalidations::Invalidations;
 use super::nodes::Nodes;
 use super::pages::KernelPages;
+use crate::control_thread::OwnThread;
 use crate::errno::number;
 use crate::options::Synchronous;
 use brindle_fs::{Attributes, FileType, Filesystem, FsError, InodeFlags, InodeId};
@@ -70,16 +71,15 @@ impl Durability {
         number(self.sync_all())
     }
 
-    /// Makes everything durable, what the kernel holds of open files included. Not to be called by a thread that serves
-    /// requests.
-    pub(super) fn sync_with_pages(&self) -> Result<(), Errno> {
-        self.pages.gather(None);
+    /// Makes everything durable, what the kernel holds of open files included.
+    pub(super) fn sync_with_pages(&self, own: &OwnThread) -> Result<(), Errno> {
+        self.pages.gather(own, None);
         number(self.filesystem.sync())
     }
 
     /// Makes everything durable as [`sync_with_pages`](Self::sync_with_pages) does. Returns the generation of the commit.
-    pub(super) fn start_sync(&self) -> Result<u64, Errno> {
-        self.sync_with_pages()?;
+    pub(super) fn start_sync(&self, own: &OwnThread) -> Result<u64, Errno> {
+        self.sync_with_pages(own)?;
         Ok(self.filesystem.pool().superblock().generation.get())
     }
 

@@ -2,6 +2,7 @@
 
 use super::nodes::Nodes;
 use crate::attributes::Stat;
+use crate::control_thread::OwnThread;
 use crate::recent_writes::RecentWrites;
 use std::fmt;
 use std::ops::Range;
@@ -11,13 +12,12 @@ use std::time::Instant;
 /// Cache of the kernel, of which it must drop what changes without its doing.
 pub(crate) trait KernelCache: fmt::Debug + Send + Sync {
     /// Drops a name. May wait for threads that work in that directory.
-    fn entry_changed(&self, parent: u64, name: &[u8]);
+    fn entry_changed(&self, own: &OwnThread, parent: u64, name: &[u8]);
     /// Drops the attributes of a node. Does not wait.
     fn attributes_changed(&self, node: u64);
     /// Drops contents of a node, to the end if the range ends with the last number there is. Unwritten pages are
-    /// written back first. Waits for those that are being read or written, so that a thread that answers such
-    /// requests must not call it.
-    fn contents_changed(&self, node: u64, range: &Range<u64>);
+    /// written back first. Waits for those that are being read or written.
+    fn contents_changed(&self, own: &OwnThread, node: u64, range: &Range<u64>);
 }
 
 /// Cache of the kernel, and what it was told of files that were written lately.
@@ -44,9 +44,9 @@ impl Invalidations {
     }
 
     /// Drops a name, and what depends on it in the attributes of its directory.
-    pub(super) fn entry_changed(&self, parent: u64, name: &[u8]) {
+    pub(super) fn entry_changed(&self, own: &OwnThread, parent: u64, name: &[u8]) {
         if let Some(cache) = self.cache.get() {
-            cache.entry_changed(parent, name);
+            cache.entry_changed(own, parent, name);
             cache.attributes_changed(parent);
         }
     }
@@ -58,11 +58,10 @@ impl Invalidations {
         }
     }
 
-    /// Drops contents of a range: the kernel writes back to us what it has changed, and forgets the rest. Not
-    /// to be called by a thread that serves requests.
-    pub(super) fn contents_changed(&self, node: u64, range: &Range<u64>) {
+    /// Drops contents of a range: the kernel writes back to us what it has changed, and forgets the rest.
+    pub(super) fn contents_changed(&self, own: &OwnThread, node: u64, range: &Range<u64>) {
         if let Some(cache) = self.cache.get() {
-            cache.contents_changed(node, range);
+            cache.contents_changed(own, node, range);
         }
     }
 

@@ -330,7 +330,7 @@ mod tests {
         assert_eq!(operations.xattrs.get(ROOT_NODE, b"user.none"), Err(Errno::NODATA));
         let caller = Caller { told: Some(Ids { uid: 0, gid: 0 }), pid: 0 };
         let ioctl = Ioctl { caller, node: ROOT_NODE, command: 0x1234, input: Vec::new() };
-        assert_eq!(operations.ioctls.answer(&ioctl), Err(Errno::NOTTY));
+        assert_eq!(operations.ioctls.answer(None, &ioctl), Err(Errno::NOTTY));
     }
 
     #[test]

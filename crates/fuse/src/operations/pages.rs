@@ -4,6 +4,7 @@ use super::files::Files;
 use super::invalidations::Invalidations;
 use super::nodes::Nodes;
 use crate::attributes::Stat;
+use crate::control_thread::OwnThread;
 use brindle_fs::RootId;
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,19 +22,17 @@ impl KernelPages {
         Self { nodes, files, invalidations }
     }
 
-    /// Makes the kernel drop contents of a range: it writes back to us what it has changed, and forgets the rest. Not
-    /// to be called by a thread that serves requests.
-    pub(crate) fn forget(&self, node: u64, range: &Range<u64>) {
-        self.invalidations.contents_changed(node, range);
+    /// Makes the kernel drop contents of a range: it writes back to us what it has changed, and forgets the rest.
+    pub(crate) fn forget(&self, own: &OwnThread, node: u64, range: &Range<u64>) {
+        self.invalidations.contents_changed(own, node, range);
     }
 
     /// Makes the kernel hand over the pages that it holds of files open to be written, of one subvolume if one is named. The
-    /// kernel's own syncfs(2) only begins that on a FUSE mount, and returns with the requests under way. Not to be called by a
-    /// thread that serves requests.
-    pub(super) fn gather(&self, only: Option<RootId>) {
+    /// kernel's own syncfs(2) only begins that on a FUSE mount, and returns with the requests under way.
+    pub(super) fn gather(&self, own: &OwnThread, only: Option<RootId>) {
         for id in self.files.written(only) {
             if let Some(node) = self.nodes.known(id) {
-                self.forget(node, &(0..u64::MAX));
+                self.forget(own, node, &(0..u64::MAX));
             }
         }
     }

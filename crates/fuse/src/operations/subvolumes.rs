@@ -4,6 +4,7 @@
 use super::invalidations::Invalidations;
 use super::nodes::Nodes;
 use super::pages::KernelPages;
+use crate::control_thread::OwnThread;
 use crate::errno::number;
 use crate::permission::{Caller, Ids};
 use brindle_fs::{Attributes, FileType, Filesystem, InodeId, NewInode, ObjectId, RootId, Subvolume};
@@ -37,18 +38,25 @@ impl Subvolumes {
         Self { filesystem, nodes, pages, invalidations, owners_delete }
     }
 
-    pub(super) fn create(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<(), Errno> {
+    pub(super) fn create(
+        &self,
+        own: &OwnThread,
+        caller: Caller,
+        parent: u64,
+        name: &[u8],
+    ) -> Result<(), Errno> {
         let directory = self.changeable_directory(caller, parent)?;
         let Ids { uid, gid } = caller.ids().ok_or(Errno::PERM)?;
         let umask = caller.umask();
         let new = NewInode { mode: 0o777, umask, uid, gid, ..NewInode::default() };
         number(self.filesystem.create_subvolume(directory.id, name, &new))?;
-        self.invalidations.entry_changed(parent, name);
+        self.invalidations.entry_changed(own, parent, name);
         Ok(())
     }
 
     pub(super) fn snapshot(
         &self,
+        own: &OwnThread,
         caller: Caller,
         parent: u64,
         request: &SnapshotRequest,
@@ -61,13 +69,19 @@ impl Subvolumes {
         let directory = self.changeable_directory(caller, parent)?;
         caller.require_owner(&number(self.filesystem.attributes(source))?)?;
         let (name, is_read_only) = (text(&request.name), request.flags & READ_ONLY != 0);
-        self.pages.gather(Some(source.tree));
+        self.pages.gather(own, Some(source.tree));
         number(self.filesystem.snapshot(source.tree, directory.id, name, is_read_only))?;
-        self.invalidations.entry_changed(parent, name);
+        self.invalidations.entry_changed(own, parent, name);
         Ok(())
     }
 
-    pub(super) fn delete(&self, caller: Caller, parent: u64, name: &[u8]) -> Result<(), Errno> {
+    pub(super) fn delete(
+        &self,
+        own: &OwnThread,
+        caller: Caller,
+        parent: u64,
+        name: &[u8],
+    ) -> Result<(), Errno> {
         let directory = self.changeable_directory(caller, parent)?;
         let entry = number(self.filesystem.lookup(directory.id, name))?.ok_or(Errno::NOENT)?;
         require_root(entry.inode)?;
@@ -82,18 +96,19 @@ impl Subvolumes {
             caller.require_administrator()?;
         }
         number(self.filesystem.delete_subvolume(directory.id, name))?;
-        self.invalidations.entry_changed(parent, name);
+        self.invalidations.entry_changed(own, parent, name);
         Ok(())
     }
 
     pub(super) fn delete_v2(
         &self,
+        own: &OwnThread,
         caller: Caller,
         parent: u64,
         arguments: &VolumeArgumentsV2,
     ) -> Result<(), Errno> {
         match arguments.flags {
-            0 => self.delete(caller, parent, text(&arguments.name)),
+            0 => self.delete(own, caller, parent, text(&arguments.name)),
             BY_ID => {
                 caller.require_administrator()?;
                 let (id, _) = u64::read_from_prefix(&arguments.name).map_err(|_| Errno::INVAL)?;
@@ -104,7 +119,7 @@ impl Subvolumes {
                 let above = above.ok_or(Errno::NOENT)?;
                 let name = place.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
                 let parent = self.nodes.known(above).ok_or(Errno::NOENT)?;
-                self.delete(caller, parent, name)
+                self.delete(own, caller, parent, name)
             }
             _ => Err(Errno::OPNOTSUPP),
         }
@@ -117,7 +132,13 @@ impl Subvolumes {
         Ok(if is_read_only { READ_ONLY } else { 0 })
     }
 
-    pub(super) fn set_flags(&self, caller: Caller, node: u64, flags: u64) -> Result<(), Errno> {
+    pub(super) fn set_flags(
+        &self,
+        own: &OwnThread,
+        caller: Caller,
+        node: u64,
+        flags: u64,
+    ) -> Result<(), Errno> {
         let id = self.nodes.inode(node)?;
         require_root(id)?;
         if flags & !READ_ONLY != 0 {
@@ -126,7 +147,7 @@ impl Subvolumes {
         caller.require_owner(&number(self.filesystem.attributes(id))?)?;
         let is_read_only = flags & READ_ONLY != 0;
         if is_read_only {
-            self.pages.gather(Some(id.tree));
+            self.pages.gather(own, Some(id.tree));
         }
         number(self.filesystem.set_subvolume_read_only(id.tree, is_read_only))
     }

@@ -14,6 +14,7 @@ use super::server::MountServer;
 use super::settings::MountSettings;
 use super::subvolumes::Subvolumes;
 use super::tree_items::TreeItems;
+use crate::control_thread::OwnThread;
 use crate::flags;
 use crate::permission::Caller;
 use brindle_uapi::message::{VolumeArgumentsV2, text};
@@ -45,7 +46,14 @@ pub(crate) fn changes(command: u32) -> bool {
 /// A row of the table, and its answer.
 struct Service {
     row: Row,
-    answer: fn(&Ioctls, &Ioctl) -> Result<Vec<u8>, Errno>,
+    answer: Answer,
+}
+
+/// The way to an answer.
+enum Answer {
+    ByAnyThread(fn(&Ioctls, &Ioctl) -> Result<Vec<u8>, Errno>),
+    /// Waits for the kernel, so that its row is slow.
+    ByOwnThread(fn(&Ioctls, &OwnThread, &Ioctl) -> Result<Vec<u8>, Errno>),
 }
 
 /// Origin of a request.
@@ -74,15 +82,20 @@ pub(crate) struct Ioctls {
 }
 
 impl Ioctls {
-    /// Answers an ioctl.
-    pub(crate) fn answer(&self, ioctl: &Ioctl) -> Result<Vec<u8>, Errno> {
+    /// Answers an ioctl; a [slow](is_slow) one by a thread of its own.
+    pub(crate) fn answer(&self, own: Option<&OwnThread>, ioctl: &Ioctl) -> Result<Vec<u8>, Errno> {
         let service = SERVICES.iter().find(|service| service.row.number == ioctl.command);
         let Service { row, answer } = service.ok_or(Errno::NOTTY)?;
         self.require_awake(row.effect)?;
         if row.privilege == Privilege::Administrator {
             ioctl.caller.require_administrator()?;
         }
-        let answer = answer(self, ioctl)?;
+        let answer = match answer {
+            Answer::ByAnyThread(answer) => answer(self, ioctl),
+            Answer::ByOwnThread(answer) => {
+                answer(self, own.expect("a slow ioctl is answered by a thread of its own"), ioctl)
+            }
+        }?;
         self.durability.settle_ioctl(row.effect)?;
         Ok(answer)
     }
@@ -93,11 +106,12 @@ impl Ioctls {
     }
 }
 
-/// An operation behind an ioctl.
-type Handler<V> = fn(&Ioctls, Origin, <V as Verb>::Told) -> Result<<V as Verb>::Answer, Errno>;
-
 /// Decodes the argument, and encodes the answer.
-fn serve<V: Verb>(ioctls: &Ioctls, ioctl: &Ioctl, handle: Handler<V>) -> Result<Vec<u8>, Errno> {
+fn serve<V: Verb>(
+    ioctls: &Ioctls,
+    ioctl: &Ioctl,
+    handle: impl FnOnce(&Ioctls, Origin, V::Told) -> Result<V::Answer, Errno>,
+) -> Result<Vec<u8>, Errno> {
     // An ioctl that only asks has no argument, whatever the transport hands over.
     let input = if size_of::<V::Told>() == 0 { &[] } else { ioctl.input.as_slice() };
     let told = V::Told::read_from_bytes(input).map_err(|_| Errno::INVAL)?;
@@ -111,13 +125,24 @@ fn plain_name(arguments: &VolumeArgumentsV2) -> Result<&[u8], Errno> {
 }
 
 macro_rules! services {
-    ($($verb:ident => $handle:expr;)*) => {
+    ($($verb:ident $(by $own:ident)? => $handle:expr;)*) => {
         /// The handlers, in the order of the table.
         const SERVICES: &[Service] = &[$(Service {
             row: verb::$verb::ROW,
-            answer: |ioctls, ioctl| serve::<verb::$verb>(ioctls, ioctl, $handle),
+            answer: answer!($verb, $($own,)? $handle),
         }),*];
     };
+}
+
+/// A handler that names a thread of its own has a slow row.
+macro_rules! answer {
+    ($verb:ident, $handle:expr) => {
+        Answer::ByAnyThread(|ioctls, ioctl| serve::<verb::$verb>(ioctls, ioctl, $handle))
+    };
+    ($verb:ident, $own:ident, $handle:expr) => {{
+        assert!(matches!(verb::$verb::ROW.pace, Pace::Slow));
+        Answer::ByOwnThread(|ioctls, $own, ioctl| serve::<verb::$verb>(ioctls, ioctl, $handle))
+    }};
 }
 
 services! {
@@ -127,20 +152,20 @@ services! {
     InodeSetExtended => |mount, from, wanted| {
         mount.attributes.set_flags(from.node, |current| flags::with_extended(&wanted, current))
     };
-    SubvolumeCreate => |mount, from, told| mount.subvolumes.create(from.caller, from.node, text(&told.name));
-    SubvolumeCreateV2 => |mount, from, told| {
-        mount.subvolumes.create(from.caller, from.node, plain_name(&told)?)
+    SubvolumeCreate by own => |mount, from, told| mount.subvolumes.create(own, from.caller, from.node, text(&told.name));
+    SubvolumeCreateV2 by own => |mount, from, told| {
+        mount.subvolumes.create(own, from.caller, from.node, plain_name(&told)?)
     };
-    SnapshotDestroy => |mount, from, told| mount.subvolumes.delete(from.caller, from.node, text(&told.name));
-    SnapshotDestroyV2 => |mount, from, told| mount.subvolumes.delete_v2(from.caller, from.node, &told);
+    SnapshotDestroy by own => |mount, from, told| mount.subvolumes.delete(own, from.caller, from.node, text(&told.name));
+    SnapshotDestroyV2 by own => |mount, from, told| mount.subvolumes.delete_v2(own, from.caller, from.node, &told);
     SubvolumeGetFlags => |mount, from, ()| mount.subvolumes.flags(from.node);
-    SubvolumeSetFlags => |mount, from, flags| mount.subvolumes.set_flags(from.caller, from.node, flags);
+    SubvolumeSetFlags by own => |mount, from, flags| mount.subvolumes.set_flags(own, from.caller, from.node, flags);
     DefaultSubvolume => |mount, from, id| mount.subvolumes.set_default(from.node, id);
     LookUpInode => |mount, from, asked| mount.subvolumes.lookup_inode(from.caller, from.node, asked);
     DescribeSubvolume => |mount, from, ()| mount.subvolumes.describe(from.node);
-    Sync => |mount, _, ()| mount.durability.sync_with_pages();
-    StartSync => |mount, _, ()| mount.durability.start_sync();
-    WaitSync => |mount, _, _| mount.durability.sync_with_pages();
+    Sync by own => |mount, _, ()| mount.durability.sync_with_pages(own);
+    StartSync by own => |mount, _, ()| mount.durability.start_sync(own);
+    WaitSync by own => |mount, _, _| mount.durability.sync_with_pages(own);
     DescribeFilesystem => |mount, _, ()| Ok(mount.reports.filesystem_info());
     DescribeDevice => |mount, _, asked| mount.reports.device_info(&asked);
     CountDeviceErrors => |mount, from, asked| mount.reports.device_statistics(from.caller, asked);
@@ -153,7 +178,7 @@ services! {
     CreateQgroup => |mount, _, asked| mount.quotas.change(&asked);
     RescanQuotas => |mount, _, _| mount.quotas.rescan();
     FollowRescan => |mount, _, ()| mount.quotas.rescan_progress();
-    Snapshot => |mount, from, request| mount.subvolumes.snapshot(from.caller, from.node, &request);
+    Snapshot by own => |mount, from, request| mount.subvolumes.snapshot(own, from.caller, from.node, &request);
     ListSubvolumes => |mount, _, page| mount.subvolumes.page(page.after);
     DescribeServer => |mount, _, ()| Ok(mount.server.describe());
     ReportSpace => |mount, _, page| mount.reports.space_page(&page);

@@ -7,8 +7,13 @@
 use std::fmt;
 use std::sync::mpsc::{Sender, channel};
 
+/// Proof that the calling thread serves no requests, and so may wait for the kernel, which may wait for answers. Only jobs of a
+/// [`ControlThread`] have one.
+#[derive(Debug)]
+pub(crate) struct OwnThread(());
+
 /// Something to be done.
-pub(crate) type Job = Box<dyn FnOnce() + Send>;
+pub(crate) type Job = Box<dyn FnOnce(&OwnThread) + Send>;
 
 /// Such a thread; it ends when this is dropped and all is done.
 pub(crate) struct ControlThread {
@@ -18,7 +23,7 @@ pub(crate) struct ControlThread {
 impl ControlThread {
     pub(crate) fn start(name: &str) -> std::io::Result<Self> {
         let (jobs, waiting) = channel::<Job>();
-        let run = move || waiting.into_iter().for_each(|job| job());
+        let run = move || waiting.into_iter().for_each(|job| job(&OwnThread(())));
         std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
         Ok(Self { jobs })
     }
@@ -47,10 +52,10 @@ mod tests {
         const JOBS: usize = 10_000;
         let thread = ControlThread::start("test").expect("a thread");
         let ((open, gate), (done, count)) = (channel::<()>(), channel());
-        thread.run(Box::new(move || gate.recv().expect("it is opened")));
+        thread.run(Box::new(move |_| gate.recv().expect("it is opened")));
         for number in 0..JOBS {
             let done = done.clone();
-            thread.run(Box::new(move || done.send(number).expect("it is counted")));
+            thread.run(Box::new(move |_| done.send(number).expect("it is counted")));
         }
         open.send(()).expect("the thread waits");
         drop((thread, done));
