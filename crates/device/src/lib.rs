@@ -28,6 +28,7 @@ mod nbd;
 mod open;
 mod overlay;
 mod pieces;
+mod reconnect;
 mod request;
 mod sparse;
 mod wait;
@@ -46,11 +47,13 @@ pub use meter::{Meter, Operation, RecordedRequest, Tally, Traffic};
 pub use nbd::NbdDevice;
 pub use open::{is_remote, open_device, open_device_to_write, open_device_with_claim};
 pub use overlay::OverlayDevice;
+pub use reconnect::{ReconnectError, ReconnectGuard};
 pub use request::{PendingRead, ReadAnswer, ReadRequest, ReadUnderWay, ReadWaiter};
 pub use sparse::SparseDevice;
 pub use wait::before_wait;
 
 use std::fmt;
+use std::sync::Arc;
 
 /// A run of bytes that can be read at any place, by several threads at once.
 pub trait Device: Send + Sync + fmt::Debug {
@@ -193,6 +196,10 @@ pub trait WritableDevice: Device {
     fn zero(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
         zero_by_writing(self, offset, length)
     }
+
+    /// Has a guard asked each time when the device is reached again after its connection was lost, before anything is written;
+    /// a later one replaces it. Devices without a connection need none.
+    fn guard_reconnects(&self, _guard: Arc<dyn ReconnectGuard>) {}
 
     /// Asks the host for the present size, which another process may have changed, in bytes.
     fn refresh_size(&self) -> Result<u64, DeviceError> {

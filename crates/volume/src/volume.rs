@@ -120,25 +120,30 @@ impl Volume {
         self.is_writable
     }
 
-    /// Takes the lease of the pool, if its devices or the options ask for one: after the chunks are known, and before anything is
-    /// written.
+    /// Takes the lease of the pool, if its devices or the options ask for one, or if an earlier holder was outlived, which may come
+    /// back: after the chunks are known, and before anything is written. One that is not to be taken from such a holder is broken.
     ///
     /// # Errors
     /// [`VolumeError::Held`] if another system takes it at the same time, [`VolumeError::Lease`].
     pub fn take_lease(&self) -> Result<(), VolumeError> {
-        let pool = self.snapshot();
-        let is_wanted = match self.leasing.mode {
-            LeaseMode::Always => true,
-            LeaseMode::Shared => pool
-                .devices
-                .iter()
-                .any(|member| member.writable.as_ref().is_some_and(|device| device.is_shared())),
-            LeaseMode::Never | LeaseMode::Ignored => false,
-        };
-        if !self.is_writable || !is_wanted {
+        if !self.is_writable || self.leasing.mode == LeaseMode::Ignored {
             return Ok(());
         }
+        let pool = self.snapshot();
         let places = pool.lease_places(self.superblock().fsid);
+        let outlived = lease::held_places(&places);
+        let is_wanted = match self.leasing.mode {
+            LeaseMode::Always => true,
+            LeaseMode::Shared => {
+                let is_shared = |device: &Arc<dyn WritableDevice>| device.is_shared();
+                !outlived.is_empty()
+                    || pool.devices.iter().any(|member| member.writable.as_ref().is_some_and(is_shared))
+            }
+            LeaseMode::Never | LeaseMode::Ignored => false,
+        };
+        if !is_wanted {
+            return lease::break_held(&outlived).map_err(|source| VolumeError::Lease { source });
+        }
         if let Some(lease) = Lease::take(places, &self.leasing, Arc::clone(&self.stop))? {
             let kept = self.keeper.set(Keeper::new(lease)?);
             assert!(kept.is_ok(), "a lease is taken once");

@@ -3,7 +3,7 @@
 use super::connect::{Facts, Limits};
 use super::job::{Job, JobAnswer};
 use super::journal::{Journal, cost};
-use crate::{DeviceError, ReadAnswer, ReadUnderWay};
+use crate::{DeviceError, ReadAnswer, ReadUnderWay, ReconnectGuard};
 use brindle_nbd::{Command, CommandFlags, NbdUri, Request};
 use brindle_sync::{Condvar, Mutex, MutexGuard, Rank};
 use std::collections::BTreeMap;
@@ -65,6 +65,8 @@ pub(super) struct State {
     /// The end: the reason for which all requests fail from now on.
     failure: Option<(io::ErrorKind, String)>,
     pub(super) is_closed: bool,
+    /// Judge of the device on each further connection.
+    pub(super) guard: Option<Arc<dyn ReconnectGuard>>,
 }
 
 impl State {
@@ -87,6 +89,7 @@ impl Shared {
             unflushed_bytes: 0,
             failure: None,
             is_closed: false,
+            guard: None,
         };
         let state = Mutex::new(Rank::DeviceQueue, state);
         Self { name: uri.to_string(), uri, limits, facts, state, changed: Condvar::new() }

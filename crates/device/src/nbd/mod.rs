@@ -5,25 +5,26 @@
 //!
 //! **A connection may be lost** at any byte, and with the server all that it had not made durable. So a write that was answered stays in
 //! memory until a flush that was sent later has been answered ([`journal`]). The thread of the answers connects again
-//! ([`connect`]), checks that the export has the same size and abilities, and writes everything in memory once more, in the old
-//! order, before the requests without an answer are sent again: a flush that is answered covers all writes that were answered
+//! ([`connect`]), checks that the export has the same size and abilities, asks the [guard](crate::ReconnectGuard) of the device
+//! whether it is still its own, and writes everything in memory once more, in the old order, before the requests without an answer are sent again: a flush that is answered covers all writes that were answered
 //! before it was asked for, over however many connections. Writes in memory are limited; one that finds no room has a flush made
 //! first.
 //!
 //! **Nothing waits for ever.** A connection on which a request stays unanswered for a third of the timeout is given up. A request that has
 //! no answer within the timeout, whatever was tried, fails the device: that one and all others, now and later, so that the pool
 //! treats it as missing. The same happens if a write can't be repeated, or the export has become another one.
-//! What this assumes: no other client writes the export, and the server keeps its promise of flushes.
+//! What this assumes: no other client writes the export unless the guard can tell, and the server keeps its promise of flushes.
 
 mod connect;
 mod job;
 mod journal;
 mod link;
+mod reader;
 mod receiver;
 
 use crate::{
-    Batch, Buffer, Device, DeviceClass, DeviceError, PendingRead, ReadRequest, WritableDevice, WriteRequest,
-    read_in_turn, zero_by_writing,
+    Batch, Buffer, Device, DeviceClass, DeviceError, PendingRead, ReadRequest, ReconnectGuard,
+    WritableDevice, WriteRequest, read_in_turn, zero_by_writing,
 };
 use brindle_nbd::{Command, CommandFlags, ExportFlags, NbdAddress, NbdUri, ReplyError};
 use connect::Facts;
@@ -328,6 +329,10 @@ impl WritableDevice for NbdDevice {
             return Ok(());
         }
         zero_by_writing(self, offset, length)
+    }
+
+    fn guard_reconnects(&self, guard: Arc<dyn ReconnectGuard>) {
+        self.shared.state().guard = Some(guard);
     }
 
     fn set_size(&self, _size_bytes: u64) -> Result<(), DeviceError> {

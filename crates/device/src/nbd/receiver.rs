@@ -3,7 +3,8 @@
 use super::connect::{self, Facts};
 use super::job::Job;
 use super::link::{Link, Shared};
-use crate::Buffer;
+use super::reader::Reader;
+use crate::{Buffer, ReconnectError};
 use brindle_nbd::{Command, CommandFlags, ExportFlags, ReplyError, SIMPLE_REPLY_BYTES, SimpleReply};
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -126,9 +127,15 @@ fn reconnect(shared: &Shared, lost: &io::Error) -> Option<Arc<Link>> {
             shared.fail(io::ErrorKind::InvalidData, why);
             return None;
         }
-        match repeat(shared, &stream) {
+        let repeated = ask(shared, facts, &stream).and_then(|()| repeat(shared, &stream));
+        match repeated {
             Ok(()) => return resume(shared, stream),
             Err(Repeat::Lost(error)) => reason = error.to_string(),
+            Err(Repeat::NotOwn(why)) => {
+                let why = format!("the connection was lost, and nothing is written any more: {why}");
+                shared.fail(io::ErrorKind::PermissionDenied, &why);
+                return None;
+            }
             Err(Repeat::Refused(error)) => {
                 let error = io::Error::from_raw_os_error(error.number().cast_signed());
                 let why = format!("the connection was lost, and a write could not be repeated: {error}");
@@ -164,12 +171,24 @@ enum Repeat {
     Lost(io::Error),
     /// The server refuses a write.
     Refused(ReplyError),
+    /// The guard of the device says that it is another's now.
+    NotOwn(String),
 }
 
 impl From<io::Error> for Repeat {
     fn from(error: io::Error) -> Self {
         Self::Lost(error)
     }
+}
+
+/// Asks the guard of the device, if it has one, before anything is written on the connection.
+fn ask(shared: &Shared, facts: Facts, stream: &UnixStream) -> Result<(), Repeat> {
+    let Some(guard) = shared.state().guard.clone() else { return Ok(()) };
+    stream.set_read_timeout(Some(shared.limits.hang))?;
+    guard.admit(&Reader { name: &shared.name, facts, stream }).map_err(|error| match error {
+        ReconnectError::Unreadable(error) => Repeat::Lost(io::Error::other(error)),
+        ReconnectError::Refused { why } => Repeat::NotOwn(why),
+    })
 }
 
 /// Repeats the writes that may be lost. Nothing else is under way on the connection.

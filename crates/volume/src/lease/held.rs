@@ -1,17 +1,16 @@
 //! A lease that is held: taken, renewed, verified, given up.
 
+use super::claim::{Claim, PlaceGuard};
 use super::places::write;
-use super::{HOLDER_INTERVALS, INTERVAL_MAX, INTERVAL_MIN, LeaseOptions, Place, StopReason};
+use super::{INTERVAL_MAX, INTERVAL_MIN, LeaseOptions, Place, StopReason};
 use crate::{VolumeError, WriteError};
 use brindle_device::{DeviceClass, DeviceError};
 use brindle_ondisk::{LeasePlace, LeaseRecord};
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 /// Part of an interval for which one that takes the lease waits for others that take it at once.
 const SETTLE: u32 = 10;
@@ -21,11 +20,7 @@ const SETTLE: u32 = 10;
 pub(crate) struct Lease {
     options: LeaseOptions,
     record: LeaseRecord,
-    stop: StopReason,
-    /// True once another one has it.
-    is_lost: AtomicBool,
-    /// Time until which it is known to be held, by the host's clock.
-    valid_until_ms: AtomicU64,
+    claim: Arc<Claim>,
     held: Mutex<Held>,
 }
 
@@ -61,13 +56,13 @@ impl Lease {
             return Ok(None);
         }
         let begun = host.now();
-        let (is_lost, valid_until_ms) = (AtomicBool::new(false), AtomicU64::new(0));
+        let claim = Arc::new(Claim::new(record.holder, Arc::clone(&options.host), stop));
         let held = Held { sequence: 1, places };
         let unknown = Mutex::new(Rank::Lease, Held::default());
-        let mut lease = Self { options, record, stop, is_lost, valid_until_ms, held: unknown };
+        let mut lease = Self { options, record, claim, held: unknown };
         lease.begin(&held)?;
         *lease.held.get_mut() = held;
-        lease.is_valid_from(begun);
+        lease.claim.is_valid_from(begun, lease.options.interval);
         Ok(Some(lease))
     }
 
@@ -76,6 +71,7 @@ impl Lease {
         let failed = |source| VolumeError::Lease { source };
         let all: Vec<&Place> = held.places.iter().collect();
         write(&all, &self.record_of(held)).into_iter().collect::<Result<(), _>>().map_err(failed)?;
+        all.into_iter().for_each(|place| self.guard(place));
         self.options.host.wait(self.options.interval / SETTLE);
         for place in &held.places {
             match place.record().map_err(failed)? {
@@ -107,7 +103,7 @@ impl Lease {
         let failures = answers.iter().filter_map(|answer| answer.as_ref().err());
         failures.for_each(|error| tracing::warn!("the lease is not renewed: {error}"));
         if answers.iter().any(Result::is_ok) {
-            self.is_valid_from(begun);
+            self.claim.is_valid_from(begun, self.options.interval);
         }
         Ok(())
     }
@@ -125,10 +121,8 @@ impl Lease {
     /// # Errors
     /// Those of [`renew`](Self::renew).
     pub(crate) fn check(&self) -> Result<(), WriteError> {
-        if self.is_lost.load(Relaxed) {
-            return Err(self.lost());
-        }
-        if milliseconds(self.options.host.now()) <= self.valid_until_ms.load(Relaxed) {
+        self.claim.check()?;
+        if self.claim.is_valid() {
             return Ok(());
         }
         tracing::warn!("the lease was not renewed in time, and is verified");
@@ -145,8 +139,12 @@ impl Lease {
         let new: Vec<Place> = places.iter().filter(|place| !is_known(place)).cloned().collect();
         let new: Vec<Place> = new.into_iter().filter(has_room).collect();
         held.places.retain(|known| places.iter().any(|place| is_same(known, place)));
-        for answer in write(&new.iter().collect::<Vec<_>>(), &self.record_of(&held)) {
-            answer.unwrap_or_else(|error| tracing::warn!("{error}"));
+        for (place, answer) in new.iter().zip(write(&new.iter().collect::<Vec<_>>(), &self.record_of(&held)))
+        {
+            match answer {
+                Ok(()) => self.guard(place),
+                Err(error) => tracing::warn!("{error}"),
+            }
         }
         held.places.extend(new);
         held.places.sort_by_key(|place| place.identity.devid);
@@ -155,7 +153,7 @@ impl Lease {
     /// Marks it as free, durably, if it is still held; nothing can be written afterwards.
     pub(crate) fn release(&self) {
         let mut held = self.held();
-        if !self.is_lost.swap(true, Relaxed) {
+        if self.claim.release() {
             held.sequence += 1;
             self.free(&held);
         }
@@ -176,50 +174,33 @@ impl Lease {
 
     /// Reads the record of the first device that can be read.
     fn look(&self, held: &Held) -> Result<(), WriteError> {
-        if self.is_lost.load(Relaxed) {
-            return Err(self.lost());
-        }
+        self.claim.check()?;
         let renewed = renewed_places(&held.places);
         let others = held.places.iter().filter(|place| !renewed.iter().any(|it| is_same(it, place)));
         let mut failure = "no device is left".to_owned();
         for place in renewed.iter().copied().chain(others) {
             match place.record() {
-                Ok(Some(found)) if found.holder == self.record.holder && found.is_held() => return Ok(()),
-                Ok(Some(found)) if found.is_held() => {
-                    return Err(self
-                        .lose(format!("{found} has taken the lease of the pool ({})", place.device.name())));
+                Ok(found) => {
+                    if let Some(found) = found {
+                        let compared = self.claim.compare(&found, place.device.name());
+                        compared.map_err(|why| self.claim.lose(why))?;
+                    }
+                    // What is written there is no other holder's, and is written over by the next renewal. But a guard may have
+                    // found one on another device meanwhile.
+                    return self.claim.check();
                 }
-                Ok(Some(_)) => {
-                    let device = place.device.name();
-                    return Err(self.lose(format!(
-                        "the lease of the pool was broken, or taken and given up ({device})"
-                    )));
-                }
-                // What is written there is no other holder's, and is written over by the next renewal.
-                Ok(None) => return Ok(()),
                 Err(error) => failure = error.to_string(),
             }
         }
-        Err(self.lose(format!("the lease of the pool can't be verified: {failure}")))
+        // A guard that failed the last device knows more.
+        self.claim.check()?;
+        Err(self.claim.lose(format!("the lease of the pool can't be verified: {failure}")))
     }
 
-    fn lose(&self, why: String) -> WriteError {
-        self.is_lost.store(true, Relaxed);
-        let why: Arc<str> = why.into();
-        if self.stop.set(Arc::clone(&why)).is_ok() {
-            tracing::error!("the pool is read-only from now on, as of its last commit: {why}");
-        }
-        WriteError::LeaseLost { why }
-    }
-
-    fn lost(&self) -> WriteError {
-        let why = self.stop.get().map_or_else(|| "the lease of the pool is lost".into(), Arc::clone);
-        WriteError::LeaseLost { why }
-    }
-
-    fn is_valid_from(&self, begun: Duration) {
-        let until = begun + self.options.interval * HOLDER_INTERVALS;
-        self.valid_until_ms.store(milliseconds(until), Relaxed);
+    /// Has a device with the record ask it before it repeats writes.
+    fn guard(&self, place: &Place) {
+        let guard = PlaceGuard { claim: Arc::clone(&self.claim), identity: place.identity };
+        place.device.guard_reconnects(Arc::new(guard));
     }
 
     fn record_of(&self, held: &Held) -> LeaseRecord {
@@ -231,10 +212,6 @@ impl Lease {
     fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock()
     }
-}
-
-fn milliseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn is_same(one: &Place, other: &Place) -> bool {

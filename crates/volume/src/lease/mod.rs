@@ -10,7 +10,9 @@
 //! 4. Each commit and log sync [verifies](Lease::verify) that the record is still its own, and so does a write when no renewal has
 //!    succeeded for two intervals: that of a server that hung, or a machine that slept. A holder that finds another record loses: the
 //!    pool is read-only at once, and nothing more is written.
-//! 5. The end of the volume marks it as free.
+//! 5. A device whose connection was lost asks [its guard](claim::PlaceGuard) when it is there again, before it repeats a write. Another
+//!    record, or none, fails the device for good; another's, or one that was broken, loses the lease as well.
+//! 6. The end of the volume marks it as free.
 //!
 //! An observer waits for three intervals of its own monotonic clock from its first look; a holder writes for two intervals after the
 //! last renewal that it began, by its own. Times of two machines are never compared.
@@ -20,17 +22,20 @@
 //! No record can fence these. What they damage is not published, and the [guard](crate::write) of superblocks is independent.
 
 mod admit;
+mod claim;
 mod held;
 mod host;
 mod places;
+#[cfg(test)]
+mod reconnect_tests;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use admit::admit;
 pub(crate) use held::{Keeper, Lease};
 pub use host::{LeaseHost, ThisHost};
-pub(crate) use places::Place;
 pub use places::{LeaseFound, break_leases, check_leases, find_leases};
+pub(crate) use places::{Place, break_held, held_places};
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -53,12 +58,12 @@ pub type StopReason = Arc<OnceLock<Arc<str>>>;
 /// Pools that get a lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeaseMode {
-    /// Those with a device that other machines can write.
+    /// Those with a device that other machines can write, or whose last holder has not given it up.
     #[default]
     Shared,
     /// All.
     Always,
-    /// None; one that another has is respected.
+    /// None; one that another has is respected, and broken if it was outlived.
     Never,
     /// None, and another's is not looked at: nothing that is written lasts.
     Ignored,

@@ -48,10 +48,28 @@ pub(crate) fn write(places: &[&Place], record: &LeaseRecord) -> Vec<Result<(), D
     batch.run()
 }
 
-fn read(device: &(impl Device + ?Sized)) -> Result<LeasePlace, DeviceError> {
+pub(super) fn read(device: &(impl Device + ?Sized)) -> Result<LeasePlace, DeviceError> {
     let mut bytes = [0; LEASE_BYTES];
     device.read_uncached(LEASE_OFFSET, &mut bytes)?;
     Ok(LeasePlace::parse(&bytes))
+}
+
+/// Places whose records are held.
+pub(crate) fn held_places(places: &[Place]) -> Vec<(&Place, LeaseRecord)> {
+    let held =
+        |place: &Place| place.record().ok().flatten().map(|record| *record).filter(LeaseRecord::is_held);
+    places.iter().filter_map(|place| Some((place, held(place)?))).collect()
+}
+
+/// Marks records as free, durably: a holder that still runs finds that, and stops.
+pub(crate) fn break_held(places: &[(&Place, LeaseRecord)]) -> Result<(), DeviceError> {
+    for (place, record) in places {
+        let mut record = *record;
+        record.set_held(false);
+        record.sequence += 1;
+        write(&[*place], &record).into_iter().collect::<Result<(), _>>()?;
+    }
+    Ok(())
 }
 
 /// A record that a device has.

@@ -12,14 +12,14 @@ type Meanwhile = Box<dyn FnMut(Duration) + Send>;
 
 /// Time that all machines share, though none tells another.
 #[derive(Default)]
-struct World {
+pub(super) struct World {
     ms: AtomicU64,
     running: Mutex<BTreeSet<u32>>,
     meanwhile: Mutex<Option<Meanwhile>>,
 }
 
 impl World {
-    fn pass(&self, time: Duration) {
+    pub(super) fn pass(&self, time: Duration) {
         self.ms.fetch_add(milliseconds(time), Relaxed);
         let meanwhile = self.meanwhile.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut meanwhile) = meanwhile {
@@ -90,13 +90,13 @@ impl LeaseHost for Machine {
     }
 }
 
-struct Bench {
-    world: Arc<World>,
-    places: Vec<Place>,
+pub(super) struct Bench {
+    pub(super) world: Arc<World>,
+    pub(super) places: Vec<Place>,
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let place = |number: u64| {
             let device = SparseDevice::new(format!("shared{number}"), 64 << 20, DeviceClass::Unknown);
             let uuid = Uuid([u8::try_from(number).expect("few"); 16]);
@@ -107,14 +107,14 @@ impl Bench {
     }
 
     /// Options of a process, which runs.
-    fn options(&self, machine: u8, pid: u32) -> LeaseOptions {
+    pub(super) fn options(&self, machine: u8, pid: u32) -> LeaseOptions {
         self.world.running.lock().expect("no panic").insert(pid);
         let begins_ms = u64::from(machine) * 1_000_003;
         let host = Arc::new(Machine { world: Arc::clone(&self.world), machine, pid, begins_ms });
         LeaseOptions { mode: LeaseMode::Always, host, ..LeaseOptions::default() }
     }
 
-    fn open(&self, options: &LeaseOptions) -> Result<Lease, VolumeError> {
+    pub(super) fn open(&self, options: &LeaseOptions) -> Result<Lease, VolumeError> {
         admit(&self.places, options)?;
         Ok(Lease::take(self.places.clone(), options, StopReason::default())?.expect("there is room"))
     }
@@ -123,7 +123,7 @@ impl Bench {
         self.world.running.lock().expect("no panic").remove(&pid);
     }
 
-    fn held_by(&self) -> Vec<Option<String>> {
+    pub(super) fn held_by(&self) -> Vec<Option<String>> {
         let found = find_all(&self.places);
         found
             .into_iter()

@@ -7,7 +7,7 @@ use crate::simulated::Pool;
 use brindle_device::WritableDevice;
 use brindle_fs::{Filesystem, FsError, TreeError};
 use brindle_sim::{CrashDevice, Image, LossMode, Random, Recorder};
-use brindle_volume::{LEASE_INTERVAL, VolumeError};
+use brindle_volume::{LEASE_INTERVAL, LeaseMode, VolumeError};
 use std::sync::Arc;
 
 /// The pool as a machine opens it.
@@ -62,6 +62,30 @@ fn a_paused_holder_loses_the_pool_and_publishes_nothing_after_it() {
         assert!(third.lookup(third.root(), name.as_bytes()).expect("readable").is_some(), "{name}");
     }
     assert!(third.lookup(third.root(), b"in memory").expect("readable").is_none());
+}
+
+/// The host of a server opens an image straight, which is not shared as far as it can see.
+#[test]
+fn a_system_that_shares_no_device_takes_or_breaks_a_lease_that_it_outlives() {
+    for (mode, lost) in
+        [(LeaseMode::Shared, "machine2, process 2 has taken"), (LeaseMode::Never, "was broken")]
+    {
+        let (world, pool) = (Arc::new(World::default()), Pool::new(&PAIRS));
+        let first = of_machine(&pool, &world, 1).open().expect("free");
+        assert!(try_sync(&first, "by the first"));
+        let mut straight = of_machine(&pool, &world, 2);
+        straight.open.pool.volume.lease.mode = mode;
+        let second = straight.open().expect("it is outlived");
+        assert_eq!(second.pool().volume().has_lease(), mode == LeaseMode::Shared);
+        // Nothing is written by the second so far: superblocks tell nothing.
+        assert!(!try_sync(&first, "too late"));
+        let reason = first.pool().read_only_reason().expect("a reason");
+        assert!(reason.contains(lost), "{reason}");
+        assert!(try_sync(&second, "by the second"));
+        second.shutdown().expect("its own");
+        drop((first, second));
+        pool.check().expect("whole");
+    }
 }
 
 /// Machines open, write, sync, renew, pause and close at random. At each moment at most one can make anything durable.
