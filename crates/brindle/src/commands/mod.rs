@@ -12,6 +12,7 @@ mod device_word;
 mod export;
 mod filesystem;
 pub(crate) mod health;
+mod holder;
 mod in_use;
 mod inspect;
 mod lab;

@@ -1,5 +1,6 @@
 //! Common options of commands that read a pool: the devices, the options that choose within it, and opening it.
 
+use crate::commands::holder::holder_of;
 use crate::commands::in_use::warn_if_used;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::usage::wrong_usage;
@@ -11,7 +12,7 @@ use brindle_fs::{Filesystem, FsError};
 use brindle_ondisk::{RootId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, SuperblockDefect, to_u64};
 use brindle_tree::{Pool, TreeError};
 use brindle_volume::{
-    LEASE_INTERVAL, Rescue, SuperblockProblem, UnusedDevice, UnusedReason, Volume, VolumeError, find_leases,
+    LEASE_INTERVAL, Rescue, SuperblockProblem, UnusedDevice, UnusedReason, Volume, VolumeError,
 };
 use clap::Args;
 use std::os::unix::ffi::OsStrExt;
@@ -228,10 +229,7 @@ fn warn_of_writers(volume: &Volume) {
 
 /// Warns if a pool that is only read is held by another system.
 pub(crate) fn warn_of_leases(names: &[String]) {
-    let devices = names.iter().filter_map(|name| open_device(Path::new(name)).ok());
-    let devices: Vec<Arc<dyn Device>> = devices.collect();
-    let found = find_leases(devices.iter().map(AsRef::as_ref));
-    if let Some(found) = found.iter().find(|found| found.record.is_held()) {
+    if let Some(found) = holder_of(names.iter().map(Path::new)) {
         tracing::warn!(
             "{}: {}, holds the pool; its writes meanwhile may look like damage",
             found.device,

@@ -70,6 +70,38 @@ fn one_system_at_a_time_writes_a_pool_on_an_export() {
 }
 
 #[test]
+fn a_mount_without_a_connection_that_was_outlived_repeats_nothing() {
+    if !can_mount() || !is_root("a namespace of process ids") {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let (disk, socket) = (image(directory.path(), "disk", 512 << 20), directory.path().join("socket"));
+    let server = Exported::at(&socket, &[text(&disk)]);
+    let device = format!("{}&x-timeout=300", server.uri);
+    brindle_succeeds(["mkfs", "-q", &device]);
+    let place = directory.path().join("place");
+    std::fs::create_dir(&place).expect("room");
+    brindle_succeeds(["-q", "mount", "-o", "lease=1", &device, text(&place)]);
+    let write = |name: &str| {
+        let mut file = std::fs::File::create_new(place.join(name))?;
+        file.write_all(&[7; 100_000]).and_then(|()| file.sync_all())
+    };
+    write("before").expect("it holds the pool");
+    // The server is killed, and another system has the image meanwhile.
+    drop(server);
+    let told = elsewhere(&["device", "stats", "--reset", text(&disk)]);
+    assert!(told.status.success(), "{told:?}");
+    assert!(String::from_utf8_lossy(&told.stderr).contains("has not renewed its lease"), "{told:?}");
+    let theirs = std::fs::read(&disk).expect("an image");
+    std::fs::remove_file(&socket).expect("it was killed");
+    let server = Exported::at(&socket, &[text(&disk)]);
+    write("after").expect_err("it has lost the pool");
+    let _ = super::support::brindle(["umount", text(&place)]);
+    assert!(std::fs::read(&disk).expect("an image") == theirs, "not a byte was written");
+    brindle_succeeds(["check", "--check-data-csum", &server.uri]);
+}
+
+#[test]
 fn an_unmount_gives_the_lease_up_and_a_crash_does_not() {
     if !can_mount() {
         return;
@@ -82,6 +114,13 @@ fn an_unmount_gives_the_lease_up_and_a_crash_does_not() {
     let mount = || brindle_succeeds(["-q", "mount", "-o", "lease=5", text(&disk), text(&place)]);
     mount();
     brindle_fails(1, ["device", "lease", text(&disk)]);
+    let pid = holder(text(&disk));
+    let named = format!(", process {}, since 20", pid.as_raw_nonzero());
+    assert!(brindle_prints(["filesystem", "show", text(&disk)]).contains("Held by host "));
+    assert!(brindle_prints(["filesystem", "show", text(&disk)]).contains(&named));
+    let shown = brindle_prints(["filesystem", "show", "--json", text(&disk)]);
+    let shown: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+    assert_eq!(shown["pools"][0]["holder"]["process"], pid.as_raw_nonzero().get());
     std::fs::write(place.join("file"), b"x").expect("it holds the pool");
     brindle_succeeds(["umount", text(&place)]);
     assert_eq!(brindle_prints(["device", "lease", text(&disk)]), "no system holds the devices\n");
@@ -93,4 +132,9 @@ fn an_unmount_gives_the_lease_up_and_a_crash_does_not() {
     kill_process(holder(text(&disk)), Signal::KILL).expect("it runs");
     let _ = super::support::brindle(["umount", text(&place)]);
     brindle_fails(1, ["device", "lease", text(&disk)]);
+    // A pool that is not mounted, and is held all the same.
+    assert!(brindle_prints(["status", text(&disk)]).contains("held by host "));
+    let status: serde_json::Value =
+        serde_json::from_str(&brindle_prints(["status", "--json", text(&disk)])).expect("JSON");
+    assert_eq!(status["pools"][0]["holder"]["interval_ms"], 5000);
 }

@@ -1,11 +1,10 @@
 //! `device lease`: the holder of a pool.
 
 use crate::cli::JsonOption;
+use crate::commands::holder;
 use crate::commands::pool::open_devices;
-use crate::format::Civil;
 use crate::output;
 use anyhow::Result;
-use brindle_admin::Uuid;
 use brindle_cache::open_device_to_write;
 use brindle_care::device::{LeaseFound, break_leases, find_leases};
 use brindle_device::Device;
@@ -24,9 +23,6 @@ EXIT STATUS
   0  no system holds the devices, or its lease was broken
   1  a system holds one of them, or failure
   2  wrong usage";
-
-/// Later times are none, in seconds since 1970.
-const YEAR_9999: i64 = 253_370_764_800;
 
 /// Show the system that writes a pool on shared devices, by its lease
 ///
@@ -57,7 +53,7 @@ pub(crate) fn run(command: &LeaseCommand) -> Result<ExitCode> {
         found.into_iter().filter(|found| found.record.is_held()).collect()
     };
     if command.json.json {
-        let leases: Vec<Value> = found.iter().map(as_json).collect();
+        let leases: Vec<Value> = found.iter().map(holder::as_json).collect();
         output::print_json(&json!({ "leases": leases, "broken": command.breaks }))?;
     } else {
         print(&found, command.breaks)?;
@@ -66,30 +62,14 @@ pub(crate) fn run(command: &LeaseCommand) -> Result<ExitCode> {
     Ok(if is_held { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn as_json(found: &LeaseFound) -> Value {
-    let record = &found.record;
-    json!({
-        "device": found.device,
-        "host": record.host(),
-        "process": record.process.pid.get(),
-        "holder": Uuid(record.holder).to_string(),
-        "since": record.since.get(),
-        "sequence": record.sequence.get(),
-        "interval_ms": record.interval_ms.get(),
-    })
-}
-
 fn print(found: &[LeaseFound], is_broken: bool) -> Result<()> {
     let mut out = output::stdout();
     if found.is_empty() {
         writeln!(out, "no system holds the devices")?;
     }
-    for LeaseFound { device, record } in found {
+    for found in found {
         let verb = if is_broken { "was taken from" } else { "is held by" };
-        let since = i64::try_from(record.since.get()).ok().filter(|since| *since < YEAR_9999);
-        let since = since
-            .map_or_else(String::new, |since| format!(", since {} by its clock", Civil::from_epoch(since)));
-        writeln!(out, "{device} {verb} {record}{since}")?;
+        writeln!(out, "{} {verb} {}", found.device, holder::in_words(found))?;
     }
     out.flush()?;
     Ok(())

@@ -2,6 +2,7 @@
 
 use crate::cli::JsonOption;
 use crate::commands::health::{self, AllHealth, Health};
+use crate::commands::holder;
 use crate::commands::in_use::warn_if_used;
 use crate::commands::pool::{log_devices, open_devices, open_mounted_pool, without_pool};
 use crate::damage;
@@ -11,6 +12,7 @@ use anyhow::{Error, Result, anyhow, bail};
 use brindle_admin::health::{FoundPool, btrfs_devices, on_block_devices, on_devices, on_mounts};
 use brindle_admin::{AdminError, Mounted, Reach, Uuid};
 use brindle_cache::open_device;
+use brindle_care::device::LeaseFound;
 use brindle_fs::AllocationHint;
 use brindle_ondisk::{Item, Node, NodeExpectation, Superblock};
 use brindle_tree::{Pool, TreeError, TreeRoot};
@@ -48,6 +50,8 @@ EXIT STATUS
 /// Devices that were not given are shown as missing, and so are those of a mounted pool that can't be opened any
 /// more. With too many missing, or with a damaged chunk tree, only the superblocks of the others can be read: the
 /// sizes of missing devices are then `unknown` (null with --json) as far as the chunk tree can't tell them.
+///
+/// A system that holds the pool by a lease is named, be it this machine or another.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ShowCommand {
@@ -139,6 +143,8 @@ struct Shown {
     superblock: Superblock,
     devices: Vec<DeviceStatus>,
     health: AllHealth,
+    /// The system that holds it by a lease.
+    holder: Option<LeaseFound>,
 }
 
 impl Shown {
@@ -231,7 +237,9 @@ impl Shown {
     fn new(volume: &Volume) -> Self {
         let devices = volume.devices();
         let health = devices.iter().map(|device| (device.devid.get(), Health::of_status(device))).collect();
-        Self { superblock: Superblock::clone(&volume.superblock()), devices, health }
+        let names = devices.iter().filter(|device| !device.missing).map(|device| Path::new(&device.name));
+        let holder = holder::holder_of(names);
+        Self { superblock: Superblock::clone(&volume.superblock()), devices, health, holder }
     }
 }
 
@@ -315,11 +323,14 @@ fn print_pool(out: &mut dyn Write, shown: &Shown, units: UnitMode) -> io::Result
     let mut health = shown.health.clone();
     health.retain(|_, health| !health.is_missing());
     health::print(out, &health, "\t*** ")?;
+    if let Some(found) = &shown.holder {
+        writeln!(out, "\tHeld by {}", holder::in_words(found))?;
+    }
     writeln!(out)
 }
 
 fn pool_json(shown: &Shown) -> Value {
-    let Shown { superblock, devices, health } = shown;
+    let Shown { superblock, devices, health, holder } = shown;
     let device = |device: &DeviceStatus| {
         json!({
             "devid": device.devid.get(),
@@ -342,5 +353,6 @@ fn pool_json(shown: &Shown) -> Value {
         "total_bytes": superblock.total_bytes.get(),
         "used_bytes": superblock.bytes_used.get(),
         "devices": devices.iter().map(device).collect::<Vec<_>>(),
+        "holder": holder.as_ref().map(holder::as_json),
     })
 }

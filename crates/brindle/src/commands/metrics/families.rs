@@ -16,7 +16,7 @@ pub(super) fn of_pools(pools: &[Judged]) -> String {
     for judged in pools {
         let (name, state) = (judged.name(), judged.state());
         match judged {
-            Judged::Known { health, findings } => {
+            Judged::Known { health, findings, .. } => {
                 let uuid = health.fsid.to_string();
                 if seen.insert(uuid.clone()) {
                     add_pool(&mut out, &uuid, state, health, findings);

@@ -1,5 +1,6 @@
 //! The pools that operands mean, with the judgement on each.
 
+use crate::commands::holder::holder_of;
 use crate::commands::pool::open_pool;
 use crate::commands::state_directory::state_directory;
 use crate::output::explain;
@@ -9,6 +10,7 @@ use brindle_admin::health::{
     on_mounts, pool_at, severity_of, state_of,
 };
 use brindle_admin::{AdminError, Mounted, Reach};
+use brindle_care::device::LeaseFound;
 use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,6 +24,8 @@ pub(crate) enum Judged {
         health: Box<PoolHealth>,
         /// Judgement on them.
         findings: Vec<Finding>,
+        /// The system that holds a pool that is not mounted here.
+        holder: Option<Box<LeaseFound>>,
     },
     /// A pool that can't be asked.
     Unknown(Unknown),
@@ -45,10 +49,10 @@ pub(crate) struct Unknown {
 
 impl Judged {
     /// Judgement on these facts as of now.
-    fn new(health: PoolHealth) -> Self {
+    fn new(health: PoolHealth, holder: Option<LeaseFound>) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let findings = findings(&health, now);
-        Self::Known { health: Box::new(health), findings }
+        Self::Known { health: Box::new(health), findings, holder: holder.map(Box::new) }
     }
 
     /// State in a word.
@@ -135,11 +139,11 @@ fn judge(found: FoundPool) -> Judged {
     let records = state_directory();
     match found {
         FoundPool::Mounted(reach, mounts) => PoolHealth::of_mount(&reach, &mounts, &records)
-            .map_or_else(|error| silent(&reach, error), Judged::new),
+            .map_or_else(|error| silent(&reach, error), |health| Judged::new(health, None)),
         FoundPool::Devices(fsid, paths) => {
             let health = open_pool(&paths).and_then(|pool| Ok(PoolHealth::of_devices(&pool, &records)?));
             match health {
-                Ok(health) => Judged::new(health),
+                Ok(health) => Judged::new(health, holder_of(paths.iter().map(PathBuf::as_path))),
                 Err(error) => Judged::Unknown(unreadable(fsid.to_string(), &paths, &explain(&error))),
             }
         }

@@ -2,6 +2,7 @@
 
 use super::gather::Judged;
 use super::words;
+use crate::commands::holder;
 use brindle_admin::health::{
     DeviceHealth, ERROR_KINDS, Finding, GroupHealth, Job, PoolHealth, PoolServer, RoomHealth, Severity,
     Writing,
@@ -19,8 +20,8 @@ pub(super) fn document(pools: &[Judged]) -> Value {
 }
 
 fn pool(judged: &Judged) -> Value {
-    let (health, found) = match judged {
-        Judged::Known { health, findings } => (health, findings),
+    let (health, found, held) = match judged {
+        Judged::Known { health, findings, holder } => (health, findings, holder),
         Judged::Unknown(unknown) => {
             return json!({
                 "uuid": null,
@@ -62,6 +63,7 @@ fn pool(judged: &Judged) -> Value {
             "waiting_since": tier.since,
             "obstacle": tier.obstacle,
         })),
+        "holder": held.as_deref().map(holder::as_json),
         "findings": found.iter().map(|it| finding(it, health)).collect::<Vec<_>>(),
     })
 }

@@ -10,6 +10,7 @@ pub(crate) mod json;
 mod words;
 
 use crate::cli::JsonOption;
+use crate::commands::holder;
 use crate::format::{Align, UnitMode, write_table};
 use crate::output;
 use anyhow::Result;
@@ -57,7 +58,8 @@ const RISK: u8 = 3;
 /// result and age of the last scrub, jobs that run, how full the pool is, and data that waits on fast devices. -v adds a line for each
 /// finding, with the command that mends it.
 ///
-/// A mount is asked for what it has in memory: no sleeping disk is woken. Pools that are not mounted are read from their devices.
+/// A mount is asked for what it has in memory: no sleeping disk is woken. Pools that are not mounted are read from their devices;
+/// the system that holds one by its lease is named.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct StatusCommand {
@@ -108,12 +110,15 @@ fn print(out: &mut dyn Write, pools: &[Judged], is_verbose: bool) -> io::Result<
 
 /// Reasons for a state: what is wrong, then how full the pool is, then the rest.
 fn reasons(pool: &Judged) -> Vec<String> {
-    let Judged::Known { health, findings } = pool else { return pool.trouble().into_iter().collect() };
+    let Judged::Known { health, findings, holder } = pool else {
+        return pool.trouble().into_iter().collect();
+    };
     let of = |is_note: bool| {
         let meant = findings.iter().filter(move |it| (it.severity() == Severity::Note) == is_note);
         meant.map(words::finding)
     };
-    of(false).chain(words::fill(health, UnitMode::DEFAULT)).chain(of(true)).collect()
+    let held = holder.iter().map(|found| format!("held by {}", holder::in_words(found)));
+    of(false).chain(words::fill(health, UnitMode::DEFAULT)).chain(of(true)).chain(held).collect()
 }
 
 fn print_findings(out: &mut dyn Write, pool: &Judged) -> io::Result<()> {
@@ -122,7 +127,7 @@ fn print_findings(out: &mut dyn Write, pool: &Judged) -> io::Result<()> {
         remedy.map_or(Ok(()), |remedy| writeln!(out, "      {remedy}"))
     };
     match pool {
-        Judged::Known { health, findings } => {
+        Judged::Known { health, findings, .. } => {
             let one = |finding: &Finding| (words::finding(finding), words::remedy(finding, health));
             for finding in findings {
                 let (text, remedy) = one(finding);
