@@ -22,8 +22,10 @@
 use crate::pool::Pool;
 use crate::scan::{Found, Scan};
 use crate::{Volume, VolumeError};
-use brindle_ondisk::{Generation, Logical, Node, NodeExpectation, Superblock};
+use brindle_device::Device;
+use brindle_ondisk::{DevId, Generation, Logical, Node, NodeExpectation, Superblock};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Upper bound on the blocks of which copies are compared.
 const BLOCKS: usize = 16;
@@ -44,7 +46,7 @@ impl Roots {
 }
 
 /// Generation for which two superblocks have different roots; `None` if they may be of one history.
-pub fn contradiction(one: &Superblock, other: &Superblock) -> Option<Generation> {
+fn contradiction(one: &Superblock, other: &Superblock) -> Option<Generation> {
     let (theirs, own) = (recorded(other), recorded(one));
     let differs = |generation: Generation| {
         let of = |all: &[(Generation, Roots)]| -> Vec<Roots> {
@@ -85,7 +87,7 @@ impl Scan {
     }
 }
 
-type Named = (String, brindle_ondisk::DevId, Generation);
+type Named = (String, DevId, Generation);
 
 fn apart(one: Named, other: Named) -> VolumeError {
     let (device, devid, generation) = one;
@@ -101,11 +103,12 @@ impl Volume {
     pub(crate) fn check_chunk_tree(&self) -> Result<(), VolumeError> {
         let superblock = self.superblock();
         let Superblock { chunk_root, chunk_root_generation, chunk_root_level, .. } = &*superblock;
-        self.check_tree(NodeExpectation::root(*chunk_root, *chunk_root_generation, *chunk_root_level))
+        let root = NodeExpectation::root(*chunk_root, *chunk_root_generation, *chunk_root_level);
+        self.check_tree(&self.snapshot(), root)
     }
 
     /// The same of the root tree, once all chunks and devices are known. A device that is one commit behind and lacks the newest root
-    /// is stale.
+    /// is stale. One that the pool is written without is compared before it is let go of.
     ///
     /// # Errors
     /// [`VolumeError::Apart`].
@@ -115,8 +118,9 @@ impl Volume {
             return Ok(());
         }
         let root = NodeExpectation::root(superblock.root, superblock.generation, superblock.root_level);
-        self.check_tree(root)?;
-        let pool = self.snapshot();
+        let pool = self.snapshot().with_left_out();
+        self.change(Pool::forget_left_out);
+        self.check_tree(&pool, root)?;
         // Older roots: what the others still have there is of that history.
         let older = pool.devices.iter().filter(|device| !device.is_seed).filter_map(|device| device.root);
         for older in older.filter(|older| older.generation != root.generation) {
@@ -139,16 +143,30 @@ impl Volume {
         Ok(())
     }
 
+    /// Returns true if a missing device, which is given with its superblock, has roots of another history than this pool.
+    pub fn contradicts(&self, devid: DevId, device: &Arc<dyn Device>, superblock: &Superblock) -> bool {
+        let Superblock { generation, root, root_level, .. } = superblock;
+        let Superblock { chunk_root, chunk_root_generation, chunk_root_level, .. } = superblock;
+        let mut pool = Pool::clone(&self.snapshot());
+        let Some(member) = pool.device_mut(devid) else { return false };
+        (member.device, member.generation) = (Some(Arc::clone(device)), Some(*generation));
+        let roots = [
+            NodeExpectation::root(*root, *generation, *root_level),
+            NodeExpectation::root(*chunk_root, *chunk_root_generation, *chunk_root_level),
+        ];
+        contradiction(&self.superblock(), superblock).is_some()
+            || roots.iter().any(|root| self.compare_copies(&pool, root).is_err())
+    }
+
     /// Compares copies of the first blocks of a tree: on the way to its first leaf, and those that were written with their parents.
-    fn check_tree(&self, root: NodeExpectation) -> Result<(), VolumeError> {
+    fn check_tree(&self, pool: &Pool, root: NodeExpectation) -> Result<(), VolumeError> {
         if self.rescue.backup_roots {
             return Ok(());
         }
-        let pool = self.snapshot();
         let mut next = VecDeque::from([root]);
         for _ in 0..BLOCKS {
             let Some(expected) = next.pop_front() else { break };
-            let Some(node) = self.compare_copies(&pool, &expected)? else { continue };
+            let Some(node) = self.compare_copies(pool, &expected)? else { continue };
             let pointers = node.key_ptrs().iter().enumerate();
             let chosen = pointers.filter(|(slot, it)| *slot == 0 || it.generation == node.generation());
             next.extend(chosen.map(|(_, pointer)| NodeExpectation::child(pointer, node.level())));

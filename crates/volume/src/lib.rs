@@ -38,7 +38,6 @@ pub use error::{
     Attempt, AttemptFailure, MissingDevice, ReadError, SuperblockProblem, UnreadableChunk, VolumeError,
     Warning, WriteError,
 };
-pub use history::contradiction;
 pub use lease::{
     LEASE_INTERVAL, LeaseFound, LeaseHost, LeaseMode, LeaseOptions, StopReason, ThisHost, break_leases,
     check_leases, find_leases,

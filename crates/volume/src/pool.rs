@@ -33,6 +33,8 @@ pub(crate) struct Pool {
     holders: Holders,
     /// Given, of other pools, and not (yet) found to be a seed.
     strangers: Vec<Found>,
+    /// Stale devices that the pool is written without, by index, until they were compared with the others.
+    left_out: Vec<(usize, Arc<dyn Device>)>,
 }
 
 /// Facts that decide about a device that lacks writes.
@@ -154,6 +156,20 @@ impl Pool {
         self.find_stale(index, context);
     }
 
+    /// The pool with the devices that were left out, to be compared with the others.
+    pub(crate) fn with_left_out(&self) -> Self {
+        let mut pool = self.clone();
+        for (index, device) in std::mem::take(&mut pool.left_out) {
+            pool.devices[index].device = Some(device);
+        }
+        pool
+    }
+
+    /// Lets go of the devices that were left out.
+    pub(crate) fn forget_left_out(&mut self) {
+        self.left_out.clear();
+    }
+
     /// A device is stale: leaves it out, or refuses to write the pool, or gives a warning.
     fn find_stale(&mut self, index: usize, context: &MarkContext) {
         let device = &self.devices[index];
@@ -162,7 +178,8 @@ impl Pool {
         match (context.is_writable, context.is_degraded) {
             (true, true) => {
                 let device = &mut self.devices[index];
-                (device.device, device.writable) = (None, None);
+                device.writable = None;
+                self.left_out.extend(device.device.take().map(|device| (index, device)));
                 let unused = UnusedDevice { device: name, reason: UnusedReason::Stale(devid) };
                 tracing::warn!("{unused}");
                 self.unused.push(unused);

@@ -7,11 +7,11 @@
 use super::replace::{carry_out, has_mark, mark_of, write_mark};
 use super::{DeviceCareError, check_no_balance};
 use crate::job::{Ended, Observer};
-use brindle_device::WritableDevice;
+use brindle_device::{Device, WritableDevice};
 use brindle_fs::Filesystem;
 use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
 use brindle_tree::Pool;
-use brindle_volume::{CopyOptions, DeviceStatus, contradiction, wipe_superblocks};
+use brindle_volume::{CopyOptions, DeviceStatus, wipe_superblocks};
 use std::sync::Arc;
 
 /// A missing device comes back to a pool that was written without it, or goes on with that.
@@ -23,7 +23,7 @@ pub fn rejoin(
     let pool = filesystem.pool();
     let _alone = pool.begin_exclusive("device rejoin")?;
     check_no_balance(pool)?;
-    let missing = find(pool, device.as_ref())?;
+    let missing = find(pool, device)?;
     let (size_bytes, minimum_bytes) = (device.size_bytes(), missing.total_bytes);
     if size_bytes < minimum_bytes {
         let (device, devid) = (device.name().to_owned(), missing.devid);
@@ -36,14 +36,20 @@ pub fn rejoin(
 }
 
 /// Returns true if a missing device has been written without the pool: nothing else tells that what it has is not in the pool.
-fn is_apart(found: &Superblock, expected: &Superblock, missing: &DeviceStatus) -> bool {
-    found.generation > expected.generation
+fn is_apart(
+    found: &Superblock,
+    pool: &Pool,
+    missing: &DeviceStatus,
+    device: &Arc<dyn WritableDevice>,
+) -> bool {
+    let device = Arc::<dyn WritableDevice>::clone(device) as Arc<dyn Device>;
+    found.generation > pool.superblock().generation
         || missing.absent_since.is_some_and(|since| found.generation >= since)
-        || contradiction(expected, found).is_some()
+        || pool.volume().contradicts(missing.devid, &device, found)
 }
 
 /// The missing device that a device is, by its superblock or by its mark.
-fn find(pool: &Pool, device: &dyn WritableDevice) -> Result<DeviceStatus, DeviceCareError> {
+fn find(pool: &Pool, device: &Arc<dyn WritableDevice>) -> Result<DeviceStatus, DeviceCareError> {
     let (offset, expected) = (SUPERBLOCK_OFFSETS[0], pool.superblock());
     let mut bytes = [0; SUPERBLOCK_SIZE];
     device.read_at(offset, &mut bytes)?;
@@ -51,12 +57,12 @@ fn find(pool: &Pool, device: &dyn WritableDevice) -> Result<DeviceStatus, Device
     for missing in pool.volume().devices().into_iter().filter(|it| it.missing && !it.is_seed) {
         match &found {
             Some(found) if found.dev_item.uuid != missing.uuid => {}
-            Some(found) if is_apart(found, &expected, &missing) => {
+            Some(found) if is_apart(found, pool, &missing, device) => {
                 let (device, generation) = (device.name().to_owned(), found.generation);
                 return Err(DeviceCareError::Apart { device, generation, expected: expected.generation });
             }
             Some(_) => return Ok(missing),
-            None if has_mark(pool, &missing, device)? => return Ok(missing),
+            None if has_mark(pool, &missing, device.as_ref())? => return Ok(missing),
             None => {}
         }
     }

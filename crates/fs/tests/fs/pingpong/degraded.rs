@@ -140,13 +140,26 @@ fn refusal(pool: &SharedPool) -> String {
     Filesystem::open(devices, &OpenOptions::default()).map(|_| "opened").expect_err("refused").to_string()
 }
 
+/// Error of opening all of it degraded, to be written.
+fn refusal_to_write(pool: &SharedPool) -> String {
+    let open = |path: &PathBuf| {
+        let device = crate::kernel::patiently(|| FileDevice::open_writable(path)).expect("nobody has it");
+        Arc::new(device) as Arc<dyn WritableDevice>
+    };
+    let devices = pool.loops().iter().map(open).collect();
+    let mut options = OpenOptions::default();
+    options.pool.volume.degraded = true;
+    let opened = Filesystem::open_writable(devices, &options, &WriteOptions::default());
+    opened.map(|_| "opened").expect_err("refused").to_string()
+}
+
 #[test]
 fn halves_that_the_kernel_wrote_apart_are_refused() {
     if !can_make() {
         return;
     }
-    // The second half is committed as often, or once more.
-    for more in [0, 1] {
+    // The second half is committed as often, or more often: so far that no superblock has recorded roots of both.
+    for (commits, more) in [(1, 0), (1, 1), (3, 3)] {
         let case = Case::of(2, "raid1", "raid1");
         let mut pool = case.make_on(SharedPool::of_size(2, DEVICE_BYTES), Maker::Progs);
         let fs = pool.open();
@@ -155,14 +168,15 @@ fn halves_that_the_kernel_wrote_apart_are_refused() {
         drop(fs);
         for half in 0..2 {
             pool.mount_alone(half, "degraded");
-            for commit in 0..=half * more {
+            for commit in 0..commits + half * more {
                 std::fs::write(pool.mount_point().join(format!("half {half} {commit}")), b"x").expect("room");
                 try_run("sync", ["-f"], [pool.mount_point()]).expect("syncs");
             }
             pool.unmount();
         }
-        let error = refusal(&pool);
-        assert!(error.contains("written apart"), "{more}: {error}");
+        for error in [refusal(&pool), refusal_to_write(&pool)] {
+            assert!(error.contains("written apart"), "{commits} {more}: {error}");
+        }
         let fs = open_degraded(&pool);
         assert!(fs.lookup(fs.root(), b"half 0 0").expect("reads").is_some(), "each half is whole");
         assert!(fs.lookup(fs.root(), b"half 1 0").expect("reads").is_none());
