@@ -56,6 +56,14 @@ pub enum RescueError {
         /// Its size.
         size_bytes: u64,
     },
+    /// Not all devices that the repair has written are given.
+    #[error("the repair has written {needed} devices, and {given} are given: nothing was undone")]
+    TooFewDevices {
+        /// Devices given.
+        given: usize,
+        /// Devices written.
+        needed: usize,
+    },
     /// The repair does not fit into one transaction.
     #[error(
         "the repair takes more than one transaction (generation {before} to {after}), and a crash between them could not be \

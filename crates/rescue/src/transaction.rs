@@ -20,7 +20,23 @@ pub fn change<T>(
     recount: Recount,
     act: impl FnOnce(&Editor<'_>) -> Result<T, TreeError>,
 ) -> Result<T, RescueError> {
-    let mut options = OpenOptions { cache_bytes: CACHE_BYTES, ..OpenOptions::default() };
+    change_as(patient, OpenOptions::default(), recount, act)
+}
+
+/// The same of a pool that has a device which is shorter than the pool has it: the caller has seen that no chunk lies there.
+pub(crate) fn change_sizes(patient: &Patient) -> Result<(), RescueError> {
+    let mut options = OpenOptions::default();
+    options.volume.allows_short = true;
+    change_as(patient, options, Recount { space: false, devices: true }, |_| Ok(()))
+}
+
+fn change_as<T>(
+    patient: &Patient,
+    mut options: OpenOptions,
+    recount: Recount,
+    act: impl FnOnce(&Editor<'_>) -> Result<T, TreeError>,
+) -> Result<T, RescueError> {
+    options.cache_bytes = CACHE_BYTES;
     // That of the devices was looked at, and what is written here is written to memory.
     options.volume.lease.mode = LeaseMode::Ignored;
     let writer = WriterOptions { recount, ..WriterOptions::default() };

@@ -3,7 +3,7 @@
 use crate::Step;
 use crate::error::RescueError;
 use crate::patient::Patient;
-use crate::transaction::change;
+use crate::transaction::{change, change_sizes};
 use brindle_ondisk::item::{ExtentDataRef, FileExtent};
 use brindle_ondisk::{CompatRo, Item, Key, KeyType, ObjectId, RootId, Uuid, to_usize};
 use brindle_tree::{DataRange, Editor, Readahead, Recount, Roots, Store, TreeError, Verdict};
@@ -60,7 +60,7 @@ pub fn fix_device_size(patient: &Patient) -> Result<Vec<Step>, RescueError> {
             return Err(RescueError::Refused(why));
         }
     }
-    change(patient, Recount { space: false, devices: true }, |_| Ok(()))?;
+    change_sizes(patient)?;
     let after = devices(patient)?;
     let mut steps = Vec::new();
     let mut compare = |what: String, before: u64, after: u64| {

@@ -50,10 +50,14 @@ pub(crate) fn save(
     patches: &[Patch],
 ) -> Result<(), RescueError> {
     let bytes = encode(devices, patches);
-    let make = || {
-        let mut file = File::options().write(true).create_new(true).open(path)?;
+    let fill = |mut file: File| {
         file.write_all(&bytes)?;
-        file.sync_all()?;
+        file.sync_all()
+    };
+    let make = || {
+        let file = File::options().write(true).create_new(true).open(path)?;
+        // Part of an undo file undoes nothing, and nothing was written yet.
+        fill(file).inspect_err(|_| _ = fs::remove_file(path))?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
     };
@@ -175,6 +179,10 @@ impl UndoFile {
         devices: &[Arc<dyn WritableDevice>],
     ) -> Result<Vec<Arc<dyn WritableDevice>>, RescueError> {
         let needed: BTreeSet<usize> = self.pages.iter().map(|page| page.device).collect();
+        if devices.len() < needed.len() {
+            let (given, needed) = (devices.len(), needed.len());
+            return Err(RescueError::TooFewDevices { given, needed });
+        }
         let (mut chosen, mut changed) = (Vec::new(), None);
         let mut left: Vec<&Arc<dyn WritableDevice>> = devices.iter().collect();
         for (number, recorded) in self.devices.iter().enumerate() {

@@ -25,6 +25,8 @@ pub struct OpenOptions {
     pub lease: LeaseOptions,
     /// Assurances that are given up; of a pool that is written, none can be.
     pub rescue: Rescue,
+    /// Write a pool although a device is shorter than the pool has it: no chunk may lie there, and its size is to be set right.
+    pub allows_short: bool,
 }
 
 /// A device that was given and is not used.

@@ -30,6 +30,8 @@ pub struct Volume {
     is_writable: bool,
     /// Assurances that are given up.
     pub(crate) rescue: Rescue,
+    /// True if devices may be shorter than the pool has them.
+    allows_short: bool,
     /// The generation that was found.
     pub(crate) opened: Generation,
     pool: RwLock<Arc<Pool>>,
@@ -99,6 +101,7 @@ impl Volume {
             degraded: options.degraded,
             is_writable,
             rescue: options.rescue,
+            allows_short: options.allows_short,
             pool: RwLock::new(Rank::VolumePool, Arc::new(pool)),
             locks: Locks::default(),
             unflushed: OnceLock::new(),
@@ -349,7 +352,9 @@ impl Volume {
             if let Some(refusal) = &self.snapshot().refusal {
                 return Err(VolumeError::NotWritable(refusal.clone()));
             }
-            writable::check_sizes(&self.snapshot()).map_err(VolumeError::NotWritable)?;
+            if !self.allows_short {
+                writable::check_sizes(&self.snapshot()).map_err(VolumeError::NotWritable)?;
+            }
         }
         Ok(())
     }

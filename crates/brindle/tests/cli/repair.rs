@@ -4,6 +4,7 @@ use super::support::{brindle, brindle_fails, brindle_prints, text};
 use brindle_testing::damage::Victim;
 use serde_json::Value;
 use std::fs;
+use std::process::Command;
 
 #[test]
 fn a_repair_is_shown_agreed_to_written_and_undone() {
@@ -70,4 +71,40 @@ fn words_of_a_rescue_write_behind_an_undo_file() {
     assert!(said.contains("no undo file of brindle"), "{said}");
     brindle_fails(2, ["rescue", "clear-space-cache", "v3", image]);
     brindle_fails(2, ["rescue", "create-control-device"]);
+}
+
+#[test]
+fn a_disk_that_has_shrunk_ends_where_it_ends_now() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let images = ["one", "two"].map(|name| directory.path().join(name));
+    let [one, two] = [text(&images[0]), text(&images[1])];
+    brindle_prints(["-q", "mkfs", "-d", "raid1", "-m", "raid1", "--size", "300M", one, two]);
+    let size_bytes = (300 << 20) - 4097;
+    fs::File::options().write(true).open(two).and_then(|file| file.set_len(size_bytes)).expect("there");
+    brindle_fails(1, ["check", one, two]);
+    let undo = directory.path().join("undo");
+    let words = ["-q", "rescue", "fix-device-size", "--yes", "--undo", text(&undo), one, two];
+    assert!(brindle_prints(words).contains("total_bytes is"));
+    brindle_prints(["-q", "check", one, two]);
+    brindle_prints(["-q", "rescue", "undo", text(&undo), two, one]);
+    brindle_fails(1, ["check", one, two]);
+}
+
+#[test]
+fn an_undo_file_without_room_is_removed_and_nothing_is_written() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let image = directory.path().join("dev1.img");
+    Victim::load("dup").images()[0].write_to(&image).expect("room");
+    let (before, undo) = (fs::read(&image).expect("there"), directory.path().join("undo"));
+    // No file may have more than a few blocks.
+    let script = "trap '' XFSZ; ulimit -f 1; exec \"$@\"";
+    let words = ["rescue", "clear-uuid-tree", "--yes", "--undo", text(&undo), text(&image)];
+    let tried =
+        Command::new("sh").args(["-c", script, "sh", env!("CARGO_BIN_EXE_brindle")]).args(words).output();
+    let tried = tried.expect("a shell");
+    let said = String::from_utf8_lossy(&tried.stderr);
+    assert_eq!(tried.status.code(), Some(1), "{said}");
+    assert!(said.contains("undo file") && !said.contains("takes back"), "{said}");
+    assert!(!undo.exists(), "part of an undo file undoes nothing");
+    assert_eq!(fs::read(&image).expect("there"), before, "nothing was written");
 }
