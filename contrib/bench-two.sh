@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Two builds of brindle and the kernel, in turns: cold reads of a GiB in order from single, raid0 and raid1, eight readers of a
-# cold tree, extraction of a GiB cold and warm, examination of a warm pool. Medians, least and greatest, in milliseconds.
+# Two builds of brindle and the kernel, in turns: reads of a GiB in order from single, raid0 and raid1 and by eight readers of a
+# tree, cold and with the images in memory, extraction of a GiB cold and warm, examination of a warm pool. Medians, least and
+# greatest, in milliseconds, and the median of the time that all processors together were busy with it.
 # Needs root, btrfs-progs and some 8 GiB in $BENCH_DIR (default: a folder in $TMPDIR or /tmp).
 #
 #   contrib/bench-two.sh BEFORE AFTER        two binaries
@@ -54,13 +55,17 @@ make_pool() {
 
 cold() { sync; echo 3 >/proc/sys/vm/drop_caches; }
 
+# Time that all processors were busy since the machine started, in milliseconds.
+busy() { awk -v hz="$(getconf CLK_TCK)" '/^cpu / { print int(($2 + $3 + $4 + $7 + $8) * 1000 / hz) }' /proc/stat; }
+
 # timed CASE WHO COMMAND...
 timed() {
-    local name=$1 who=$2 start
+    local name=$1 who=$2 start cpu
     shift 2
+    cpu=$(busy)
     start=$(date +%s%N)
     "$@" >/dev/null 2>&1
-    echo "$name $who $((($(date +%s%N) - start) / 1000000))" | tee -a "$raw" >&2
+    echo "$name $who $((($(date +%s%N) - start) / 1000000)) $(($(busy) - cpu))" | tee -a "$raw" >&2
 }
 
 read_big() { dd if="$mnt/big" of=/dev/null bs=1M; }
@@ -74,12 +79,16 @@ mounted() {
     kernel) attach "$dir/$1"-*.img; btrfs device scan "${loops[@]}" >/dev/null; mount -o ro "${loops[0]}" "$mnt" ;;
     *) "$(binary_of "$2")" mount -o ro "$dir/$1"-*.img "$mnt" >/dev/null ;;
     esac
-    cold
-    timed "1-GiB-of-$1-cold" "$2" read_big
-    if [ "$1" = single ]; then
+    for heat in cold warm; do
         cold
-        timed tree-8-readers-cold "$2" read_tree
-    fi
+        [ "$heat" = cold ] || cat "$dir/$1"-*.img >/dev/null
+        timed "1-GiB-of-$1-$heat" "$2" read_big
+        if [ "$1" = single ]; then
+            cold
+            [ "$heat" = cold ] || cat "$dir/$1"-*.img >/dev/null
+            timed "tree-8-readers-$heat" "$2" read_tree
+        fi
+    done
     umount "$mnt"
     [ "$2" != kernel ] || detach
 }
@@ -106,6 +115,11 @@ for _ in $(seq "$runs"); do
     for who in before after; do extracted "$who"; done
 done
 sort -k1,2 -k3n "$raw" | awk '
-    { key = $1 " " $2; if (key != last) { show(); last = key; n = 0 } value[++n] = $3 }
-    function show() { if (n) print last, value[int((n + 1) / 2)], "(" value[1] " to " value[n] ")" }
+    { key = $1 " " $2; if (key != last) { show(); last = key; n = 0 } value[++n] = $3; cpu[n] = $4 }
+    function show(  i, j, now) {
+        if (!n) return
+        for (i = 2; i <= n; i++)
+            for (j = i; j > 1 && cpu[j - 1] > cpu[j]; j--) { now = cpu[j]; cpu[j] = cpu[j - 1]; cpu[j - 1] = now }
+        print last, value[int((n + 1) / 2)], "(" value[1] " to " value[n] ")", "busy", cpu[int((n + 1) / 2)]
+    }
     END { show() }' | column -t
