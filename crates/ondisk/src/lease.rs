@@ -15,8 +15,6 @@ pub const LEASE_BYTES: usize = 4096;
 
 const MAGIC: [u8; 16] = *b"brindle lease\0\0\0";
 const VERSION: u32 = 1;
-/// The checksum covers all behind it.
-const CHECKED_FROM: usize = 24;
 
 /// State of a lease.
 const FREE: u32 = 0;
@@ -28,7 +26,7 @@ const HELD: u32 = 1;
 pub struct LeaseRecord {
     magic: [u8; 16],
     version: U32,
-    /// CRC-32C of the bytes behind it.
+    /// CRC-32C of the record with zeros in place of this.
     csum: U32,
     /// The pool.
     pub fsid: Uuid,
@@ -50,7 +48,6 @@ pub struct LeaseRecord {
     reserved: [u8; 3880],
 }
 const _: () = assert!(size_of::<LeaseRecord>() == LEASE_BYTES);
-const _: () = assert!(std::mem::offset_of!(LeaseRecord, fsid) == CHECKED_FROM);
 
 /// A process, told from all others of all machines and times.
 #[derive(
@@ -148,9 +145,9 @@ impl LeaseRecord {
     }
 
     fn checksum(&self) -> U32 {
-        let checked = self.as_bytes().get(CHECKED_FROM..).unwrap_or_default();
+        let checked = Self { csum: U32::ZERO, ..*self };
         let mut bytes = [0; 4];
-        bytes.copy_from_slice(ChecksumType::Crc32c.compute(checked).as_bytes());
+        bytes.copy_from_slice(ChecksumType::Crc32c.compute(checked.as_bytes()).as_bytes());
         U32::from_bytes(bytes)
     }
 }
@@ -232,6 +229,9 @@ mod tests {
             bytes[at] ^= change;
             let expected = if at < 16 { LeasePlace::Foreign } else { LeasePlace::Damaged };
             prop_assert_eq!(LeasePlace::parse(&bytes), expected);
+            bytes = record().sealed();
+            bytes[16] ^= change;
+            prop_assert_eq!(LeasePlace::parse(&bytes), LeasePlace::Damaged, "the version is covered");
             let mut torn = record().sealed();
             torn[sector * 512..][..512].copy_from_slice(&noise);
             prop_assert!(!matches!(LeasePlace::parse(&torn), LeasePlace::Record(_)));
