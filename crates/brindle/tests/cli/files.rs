@@ -136,7 +136,7 @@ fn subvol_and_subvolid_must_agree() {
     assert!(ls("subvol=/,subvolid=5").status.success());
     let said = String::from_utf8_lossy(&ls("subvol=/,subvolid=4711").stderr).into_owned();
     assert!(said.contains("subvol=/ is subvolume 5") && said.contains("subvolid=4711"), "{said}");
-    let said = brindle_fails(1, with_devices(&["-q", "check", "-o", "subvol=x"], &image.devices));
+    let said = brindle_fails(2, with_devices(&["-q", "check", "-o", "subvol=x"], &image.devices));
     assert!(said.contains("not subvol"), "{said}");
 }
 
