@@ -13,7 +13,7 @@
 //! **Nothing waits for ever.** A connection on which a request stays unanswered for a third of the timeout is given up. A request that has
 //! no answer within the timeout, whatever was tried, fails the device: that one and all others, now and later, so that the pool
 //! treats it as missing. The same happens if a write can't be repeated, or the export has become another one.
-//! What this assumes: no other client writes the export unless the guard can tell, and the server keeps its promise of flushes.
+//! Assumption: no other client writes the export unless the guard can tell, and the server keeps its promise of flushes.
 
 mod connect;
 mod job;
