@@ -86,10 +86,12 @@ fn stale_groups_go(place: &Path) {
     let id = format!("0/{}", shown["id"]);
     brindle_prints(["-q", "subvolume", "delete", "--commit", text(&gone)]);
     brindle_prints(["-q", "subvolume", "sync", pool]);
-    // Recent kernels remove the group themselves.
-    let there = brindle_prints(["qgroup", "show", pool]).contains(&format!("{id} "));
+    // Recent kernels remove the group themselves, at a time of their own: also between two questions.
+    let is_there = || brindle_prints(["qgroup", "show", pool]).contains(&format!("{id} "));
+    let before = is_there();
     let said = brindle_prints(["qgroup", "clear-stale", "--dry-run", pool]);
-    assert_eq!(said.contains(&id), there, "{said}");
+    let is_named = said.contains(&id);
+    assert!(if is_named { before } else { !is_there() }, "{said}");
     brindle_prints(["qgroup", "clear-stale", pool]);
     assert!(!brindle_prints(["qgroup", "show", pool]).contains(&format!("{id} ")));
 }
