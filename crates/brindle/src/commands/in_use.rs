@@ -4,20 +4,58 @@ use crate::commands::mount::ending::is_written;
 use brindle_ondisk::Uuid;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use std::fmt;
 use std::fs::{self, File};
 use std::path::Path;
 
+/// A writer of a pool.
+#[derive(Debug)]
+pub(crate) enum Writer {
+    /// The kernel has the pool mounted.
+    Kernel {
+        /// A device that was named.
+        device: String,
+        /// The block device by which the kernel has it.
+        by: String,
+    },
+    /// Another process of ours has the pool open.
+    Brindle {
+        /// A device that was named.
+        device: String,
+    },
+}
+
+impl fmt::Display for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kernel { device, by } => {
+                write!(
+                    f,
+                    "{device}: the kernel has the pool mounted ({by}); its writes meanwhile may look like damage"
+                )
+            }
+            Self::Brindle { device } => write!(
+                f,
+                "{device}: another process of brindle has the pool open to write it; what it writes meanwhile may \
+                 look like damage"
+            ),
+        }
+    }
+}
+
+/// The writer of the pool `fsid`, of which `devices` are a part.
+pub(crate) fn writer_of(fsid: &Uuid, devices: &[String]) -> Option<Writer> {
+    if let Some((device, by)) = mounted_by_kernel(fsid, devices) {
+        return Some(Writer::Kernel { device, by });
+    }
+    let device = devices.iter().find(|device| is_claimed(Path::new(device)))?.clone();
+    Some(Writer::Brindle { device })
+}
+
 /// Warns if the kernel has one of `devices` mounted as part of the pool `fsid`, or another process of ours writes it.
 pub(crate) fn warn_if_used(fsid: &Uuid, devices: &[String]) {
-    if let Some((device, by)) = mounted_by_kernel(fsid, devices) {
-        tracing::warn!(
-            "{device}: the kernel has the pool mounted ({by}); its writes meanwhile may look like damage"
-        );
-    } else if let Some(device) = devices.iter().find(|device| is_claimed(Path::new(device))) {
-        tracing::warn!(
-            "{device}: another process of brindle has the pool open to write it; what it writes meanwhile may look \
-             like damage"
-        );
+    if let Some(writer) = writer_of(fsid, devices) {
+        tracing::warn!("{writer}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Common options of commands that read a pool: the devices, the options that choose within it, and opening it.
 
 use crate::commands::holder::holder_of;
-use crate::commands::in_use::warn_if_used;
+use crate::commands::in_use::{warn_if_used, writer_of};
 use crate::commands::mount_options::MountOptions;
 use crate::commands::usage::wrong_usage;
 use anyhow::{Result, anyhow};
@@ -29,7 +29,7 @@ pub(crate) struct PoolOptions {
     #[arg(long, value_name = "ID", help_heading = "Pool")]
     subvolid: Option<u64>,
     /// Comma-separated: degraded (go on without missing devices), rescue=WORDS (read a damaged pool: see brindle mount
-    /// --help), subvol=PATH, subvolid=ID, device=PATH
+    /// --help), nologreplay (show the last commit, without later fsyncs), subvol=PATH, subvolid=ID, device=PATH
     #[arg(short, long = "options", value_name = "OPTIONS", help_heading = "Pool")]
     options: Vec<String>,
 }
@@ -40,13 +40,13 @@ impl PoolOptions {
         Self { subvol, subvolid, options }
     }
 
-    /// Opens the filesystem on `devices`, and logs its warnings.
+    /// Opens the filesystem on `devices` with what its log says, and logs its warnings.
     pub(crate) fn open(&self, devices: &[PathBuf]) -> Result<Filesystem> {
         let mut options = MountOptions::parse(&self.options)?;
         if let Some(option) = options.first_of_mount() {
             return wrong_usage(format!(
-                "unknown option '{option}': here -o takes degraded, rescue=WORDS, subvol=PATH, subvolid=ID and \
-                 device=PATH"
+                "unknown option '{option}': here -o takes degraded, rescue=WORDS, nologreplay, subvol=PATH, \
+                 subvolid=ID and device=PATH"
             ));
         }
         let paths: Vec<&Path> = devices.iter().chain(&options.devices).map(PathBuf::as_path).collect();
@@ -54,7 +54,7 @@ impl PoolOptions {
             options.subvol = Some(path.as_os_str().as_bytes().to_vec());
         }
         options.subvolid = self.subvolid.map(RootId::new).or(options.subvolid);
-        open_filesystem(&paths, &options)
+        open_shown(&paths, &options)
     }
 }
 
@@ -70,8 +70,29 @@ pub(crate) fn open_to_read(paths: &[&Path], mount: &MountOptions) -> Result<File
     Filesystem::open(open_devices(paths)?, &open_options(mount)).map_err(explain)
 }
 
-/// Opens a filesystem with its log replayed in memory, without writing, and logs its warnings.
-pub(crate) fn open_replayed(paths: &[&Path], mount: &MountOptions) -> Result<Filesystem> {
+/// Opens a filesystem to show it, and logs its warnings. A log is replayed in memory, and stays on the devices; where that can't
+/// be done, or others write the pool, the last commit is shown.
+pub(crate) fn open_shown(paths: &[&Path], mount: &MountOptions) -> Result<Filesystem> {
+    let filesystem = open_to_read(paths, mount)?;
+    // A replay trusts what it has read, and that may change meanwhile.
+    if !filesystem.pool().has_log() || mount.keeps_log() || is_written(filesystem.pool().volume()) {
+        greet(&filesystem, mount)?;
+        return Ok(filesystem);
+    }
+    drop(filesystem);
+    match open_replayed(paths, mount) {
+        Ok(filesystem) => {
+            tracing::info!("the log is replayed in memory, and stays on the devices");
+            Ok(filesystem)
+        }
+        Err(error) => {
+            tracing::warn!("the log is not replayed: {error}");
+            open_filesystem(paths, mount)
+        }
+    }
+}
+
+fn open_replayed(paths: &[&Path], mount: &MountOptions) -> Result<Filesystem> {
     let write = mount.write.for_filesystem();
     let filesystem =
         Filesystem::open_replayed(open_devices(paths)?, &open_options(mount), &write).map_err(explain)?;
@@ -218,10 +239,20 @@ fn is_empty(unused: &UnusedDevice) -> bool {
     open_device(Path::new(&unused.device)).is_ok_and(|device| device.size_bytes() == 0)
 }
 
+/// Returns true if others write a pool, as far as can be told.
+fn is_written(volume: &Volume) -> bool {
+    let names = names_of(volume);
+    writer_of(&volume.superblock().fsid, &names).is_some() || holder_of(names.iter().map(Path::new)).is_some()
+}
+
+fn names_of(volume: &Volume) -> Vec<String> {
+    volume.devices().into_iter().map(|device| device.name).collect()
+}
+
 /// Warns if a pool that is only read is written by others.
 fn warn_of_writers(volume: &Volume) {
     if !volume.is_writable() {
-        let names: Vec<String> = volume.devices().into_iter().map(|device| device.name).collect();
+        let names = names_of(volume);
         warn_if_used(&volume.superblock().fsid, &names);
         warn_of_leases(&names);
     }

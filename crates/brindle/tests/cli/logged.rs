@@ -1,7 +1,9 @@
 //! Pools with a log of fsyncs after the last commit: its replay, and the warnings about it.
 
+use super::ends::Served;
 use super::mount::{can_mount, unmount};
 use super::support::{Image, Loops, brindle_prints, brindle_succeeds, is_root, text};
+use std::io::Write;
 use std::path::Path;
 
 /// A name that the last commit has, and the log takes away.
@@ -27,19 +29,100 @@ fn look(device: &Path, place: &Path, options: &str, (there, not_there): (&str, &
     warned
 }
 
+/// Contents of the file that only the log has.
+const LOGGED_CONTENTS: &str = "new and short";
+
 #[test]
-fn reading_a_pool_warns_of_its_log_and_leaves_it() {
+fn commands_that_read_a_pool_show_what_its_log_says_and_leave_it() {
     let image = Image::unpack("log-tree");
     let device = &image.devices[0];
     let before = std::fs::read(device).expect("there");
-    assert!(speaks_of_log(&["ls", text(device)]));
-    assert!(brindle_prints(["ls", "--recursive", text(device)]).contains("unlinked"));
+    let prints = |arguments: &[&str]| {
+        let output = brindle_succeeds(arguments.iter().chain(&[text(device)]));
+        assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let names = prints(&["ls", "--recursive"]);
+    assert!(names.contains("new-inline") && !names.contains("unlinked"), "{names}");
+    assert!(prints(&["ls", "--json", "--path", LOGGED]).contains("new-inline"));
+    assert_eq!(prints(&["cat", "--path", LOGGED]), LOGGED_CONTENTS);
+    assert!(prints(&["stat", "--path", LOGGED]).contains("Size: 13"));
+    assert!(prints(&["tier", "where", "--path", "log/new"]).contains("16.00KiB on devices"));
+    assert!(prints(&["subvolume", "list"]).contains("gen 9 "));
+    let copy = image.beside("copy");
+    brindle_prints(["cp", "--path", LOGGED, text(device), text(&copy)]);
+    assert_eq!(std::fs::read_to_string(&copy).expect("copied"), LOGGED_CONTENTS);
+    assert!(std::fs::read(device).expect("there") == before, "something was written");
+}
+
+#[test]
+fn commands_that_are_told_to_leave_a_log_show_the_last_commit() {
+    let image = Image::unpack("log-tree");
+    let device = &image.devices[0];
+    let before = std::fs::read(device).expect("there");
+    for options in ["nologreplay", "rescue=nologreplay"] {
+        assert!(speaks_of_log(&["ls", "-o", options, text(device)]));
+        assert!(
+            brindle_prints(["ls", "-o", options, "--recursive", text(device)]).contains("unlinked"),
+            "{options}"
+        );
+    }
     if can_mount() {
         let place = image.beside("place");
         std::fs::create_dir(&place).expect("new");
         assert!(look(device, &place, "ro,nologreplay", (COMMITTED, LOGGED)));
     }
     assert!(std::fs::read(device).expect("there") == before, "something was written");
+}
+
+/// Spoils the checksum of the root of the log root tree.
+fn spoil_log(image: &mut [u8]) {
+    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+    let log_root = number(&image[0x1_0060..0x1_0068]);
+    assert_ne!(log_root, 0, "there is a log");
+    let is_it = |block: &[u8]| number(&block[48..56]) == log_root && number(&block[88..96]) == u64::MAX - 5;
+    let blocks: Vec<usize> = (0..image.len()).step_by(4096).filter(|at| is_it(&image[*at..])).collect();
+    assert_eq!(blocks.len(), 1, "metadata is single");
+    image[blocks[0]] ^= 1;
+}
+
+#[test]
+fn commands_show_the_last_commit_where_a_log_cannot_be_replayed() {
+    let image = Image::unpack("log-tree");
+    let device = &image.devices[0];
+    let mut bytes = std::fs::read(device).expect("there");
+    spoil_log(&mut bytes);
+    std::fs::write(device, &bytes).expect("room");
+    let output = brindle_succeeds(["ls", "--recursive", text(device)]);
+    let (names, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(names.contains("unlinked") && !names.contains("new-inline"), "{names}");
+    assert!(said.contains("the log is not replayed: ") && said.contains("the pool has a log"), "{said}");
+    assert!(std::fs::read(device).expect("there") == bytes, "something was written");
+}
+
+#[test]
+fn fsyncs_are_shown_once_the_server_is_gone_and_left_alone_while_it_writes() {
+    if !can_mount() {
+        return;
+    }
+    let mut served = Served::make();
+    served.mount_with("commit=3600");
+    let image = served.image();
+    let file = std::fs::File::create(served.place().join("file")).expect("room");
+    (&file).write_all(b"fsynced").and_then(|()| file.sync_all()).expect("room");
+    drop(file);
+    let output = brindle_succeeds(["ls", text(&image)]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.stdout.is_empty() && said.contains("another process of brindle has the pool open"),
+        "{said}"
+    );
+    served.kill();
+    let before = std::fs::read(&image).expect("there");
+    assert_eq!(brindle_prints(["cat", "--path", "file", text(&image)]), "fsynced");
+    assert!(std::fs::read(&image).expect("there") == before, "something was written");
+    served.mount();
+    assert_eq!(std::fs::read(served.place().join("file")).expect("there"), b"fsynced");
 }
 
 #[test]
@@ -68,5 +151,6 @@ fn a_log_on_write_protected_devices_is_replayed_in_memory_and_stays() {
         assert!(!look(&loops.0[0], &place, options, (LOGGED, COMMITTED)));
     }
     assert!(look(&loops.0[0], &place, "ro,nologreplay", (COMMITTED, LOGGED)));
-    assert!(speaks_of_log(&["ls", text(&loops.0[0])]));
+    assert!(brindle_prints(["ls", "--path", "log", text(&loops.0[0])]).contains("new-inline"));
+    assert!(speaks_of_log(&["ls", "-o", "nologreplay", text(&loops.0[0])]));
 }

@@ -41,7 +41,9 @@ fn every_golden_image_is_restored_as_its_manifest_says() {
         let mut arguments = with_devices(&["-q", "restore", "--subvolid", "5"], &image.devices);
         arguments.push(destination.clone());
         brindle_prints(arguments);
-        let expected = &image.golden.manifest;
+        // A log is replayed in memory.
+        let replayed = image.golden.other_manifest("manifest-replayed").ok();
+        let expected = replayed.as_ref().unwrap_or(&image.golden.manifest);
         let found = Manifest::of_directory(&destination).expect("readable");
         let found = without_the_impossible(&found, expected);
         let differences = without_the_impossible(expected, expected).diff(&found);

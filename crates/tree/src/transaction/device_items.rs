@@ -22,10 +22,13 @@ pub(super) fn mark_devices(editor: &Editor<'_>) -> Result<(), TreeError> {
                 item.generation = mark;
             }
         })?;
-        tracing::warn!(
-            "devid {devid} lacks what was written, and is left out from generation {} on",
-            editor.generation
-        );
+        // Of a commit in memory it is no news: the device will be as whole as it is.
+        if !editor.changes.options.is_transient {
+            tracing::warn!(
+                "devid {devid} lacks what was written, and is left out from generation {} on",
+                editor.generation
+            );
+        }
         volume.mark_device(devid, mark);
     }
     Ok(())

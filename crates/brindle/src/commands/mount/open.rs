@@ -2,7 +2,7 @@
 
 use super::ending::Patience;
 use crate::commands::mount_options::MountOptions;
-use crate::commands::pool::{greet, open_filesystem, open_replayed, open_to_read, open_writable};
+use crate::commands::pool::{greet, open_filesystem, open_shown, open_to_read, open_writable};
 use anyhow::{Context, Result};
 use brindle_cache::{open_device_to_write, open_device_with_claim, path_of};
 use brindle_device::{Claim, DeviceError, WritableDevice};
@@ -52,7 +52,7 @@ pub(super) fn filesystem(
     if insists || !can_only_be_read(&error) {
         return Err(error);
     }
-    let filesystem = without_writing(&paths, options)?;
+    let filesystem = open_shown(&paths, options)?;
     let advice = if is_damaged(&error) { WHAT_IS_LEFT } else { "" };
     tracing::warn!("mounting read-only: {error}{advice}");
     Ok(Opened::to_read(check_root(filesystem)?, Some(error.to_string())))
@@ -75,26 +75,6 @@ fn warn_of_damage(filesystem: &Filesystem) {
     }
 }
 
-/// Opens the filesystem to read it where it can't be written. A log is replayed in memory.
-fn without_writing(paths: &[&Path], options: &MountOptions) -> Result<Filesystem> {
-    let filesystem = open_to_read(paths, options)?;
-    if !filesystem.pool().has_log() || options.keeps_log() {
-        greet(&filesystem, options)?;
-        return Ok(filesystem);
-    }
-    drop(filesystem);
-    match open_replayed(paths, options) {
-        Ok(filesystem) => {
-            tracing::info!("the log is replayed in memory, and stays on the devices");
-            Ok(filesystem)
-        }
-        Err(error) => {
-            tracing::warn!("the log is not replayed: {error}");
-            open_filesystem(paths, options)
-        }
-    }
-}
-
 /// Opens the filesystem to read it. As with the kernel, a log is replayed first where the devices can be written.
 fn read_only(
     devices: &[(PathBuf, Option<PlacementClass>)],
@@ -112,7 +92,7 @@ fn read_only(
         Ok(()) => open_filesystem(paths, options),
         Err(error) if can_only_be_read(&error) => {
             tracing::info!("{error}");
-            without_writing(paths, options)
+            open_shown(paths, options)
         }
         Err(error) => {
             tracing::warn!("the log is not replayed: {error}");

@@ -9,12 +9,14 @@ use brindle_admin::tier::{
     files_of_pool, require_no_seed,
 };
 use brindle_admin::{AdminError, ControlError, Mounted, PoolFacts, Reach};
+use brindle_fs::Filesystem;
 use brindle_ondisk::{DevId, Uuid};
 use brindle_policy::placement::PlacementClass;
 use brindle_policy::tier::{ClassReason, TierDevice, TierPool};
 use brindle_tree::Pool;
 use clap::Args;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 /// Choice of fast and bulk devices.
@@ -54,7 +56,26 @@ pub(crate) enum Source {
     /// A mount, of the kernel or of ours.
     Mounted(Mounted),
     /// A pool that is not mounted.
-    Open(Box<Pool>),
+    Open(UnmountedPool),
+}
+
+/// A pool that is not mounted.
+pub(crate) enum UnmountedPool {
+    /// Its trees alone, as the last commit has them.
+    Trees(Box<Pool>),
+    /// With its files, and with what its log says.
+    Files(Box<Filesystem>),
+}
+
+impl Deref for UnmountedPool {
+    type Target = Pool;
+
+    fn deref(&self) -> &Pool {
+        match self {
+            Self::Trees(pool) => pool,
+            Self::Files(filesystem) => filesystem.pool(),
+        }
+    }
 }
 
 impl Facts {
@@ -110,9 +131,13 @@ impl Facts {
     }
 
     fn of_unmounted(paths: &[PathBuf], options: &ClassOptions) -> Result<Self> {
-        let pool = open_pool(paths)?;
-        let inventory = PoolFacts::inventory(&pool)?;
-        Self::classified(inventory, Source::Open(Box::new(pool)), &HashMap::new(), options)
+        Self::of_open(UnmountedPool::Trees(Box::new(open_pool(paths)?)), options)
+    }
+
+    /// Looks at an unmounted pool that is open.
+    pub(crate) fn of_open(pool: UnmountedPool, options: &ClassOptions) -> Result<Self> {
+        let inventory = PoolFacts::inventory(&*pool)?;
+        Self::classified(inventory, Source::Open(pool), &HashMap::new(), options)
     }
 
     fn classified(

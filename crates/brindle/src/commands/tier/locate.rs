@@ -1,6 +1,6 @@
 //! `tier where`: the devices that the data of a file or a tree lies on, and why.
 
-use super::facts::{ClassOptions, Facts, Source, explain_admin};
+use super::facts::{ClassOptions, Facts, Source, UnmountedPool, explain_admin};
 use crate::cli::JsonOption;
 use crate::commands::path::{PathOption, name_json};
 use crate::commands::pool::PoolOptions;
@@ -90,7 +90,7 @@ pub(super) fn run(command: &WhereCommand) -> Result<ExitCode> {
             let filesystem = PoolOptions::default().open(&command.places)?;
             let id = command.path.resolve(&filesystem)?;
             let start = Inode { tree: id.tree, number: id.number };
-            (Facts::gather(&command.places, &command.classes)?, start)
+            (Facts::of_open(UnmountedPool::Files(Box::new(filesystem)), &command.classes)?, start)
         }
     };
     let found = find(&facts, start)?;
