@@ -72,18 +72,32 @@ impl Pool {
     }
 }
 
-/// Inverts a byte of every `step` bytes of an image, where it holds anything but superblocks.
-fn rot(image: &Path, step: usize) {
+/// Inverts a byte of every `step` bytes of an image, where it holds anything but superblocks; places, with what was there.
+fn rot(image: &Path, step: usize) -> Vec<(u64, u8)> {
     let file = fs::File::options().read(true).write(true).open(image).expect("an image");
     let is_superblock =
         |at: &u64| [64 << 10, 64 << 20].iter().any(|start| (*start..start + 4096).contains(at));
     let mut byte = [0];
+    let mut places = Vec::new();
     for at in (1 << 20..512 << 20).step_by(step).filter(|at| !is_superblock(at)) {
         file.read_exact_at(&mut byte, at).expect("long enough");
         if byte != [0] {
             file.write_all_at(&[!byte[0]], at).expect("room");
+            places.push((at, byte[0]));
         }
     }
+    places
+}
+
+/// Number of places of rot that are as they were before it.
+fn restored(image: &Path, places: &[(u64, u8)]) -> usize {
+    let file = fs::File::open(image).expect("an image");
+    let mut byte = [0];
+    let is_restored = |(at, before): &&(u64, u8)| {
+        file.read_exact_at(&mut byte, *at).expect("long enough");
+        byte == [*before]
+    };
+    places.iter().filter(is_restored).count()
 }
 
 /// Inverts a byte of the file in the pool on an image.
@@ -212,21 +226,23 @@ fn the_kernel_and_brindle_agree_about_a_scrub() {
     for (members, profile) in [(2, "raid1"), (4, "raid10"), (3, "raid5"), (4, "raid6")] {
         let pool = Pool::make(members, profile);
         for is_first_ours in [true, false] {
-            rot(&pool.images[1], 30_000);
-            let (ours, kernels) = if is_first_ours {
-                let ours = pool.on_devices(&["start"]);
-                (ours, scrub_by_kernel(&pool))
-            } else {
-                let kernels = scrub_by_kernel(&pool);
-                (pool.on_devices(&["start"]), kernels)
-            };
+            let rotten = rot(&pool.images[1], 30_000);
+            let scrub =
+                |is_ours: bool| if is_ours { pool.on_devices(&["start"]) } else { scrub_by_kernel(&pool) };
+            let first = scrub(is_first_ours);
+            let restored = restored(&pool.images[1], &rotten);
+            let second = scrub(!is_first_ours);
             let status = pool.status(&pool.images);
-            let (first, second) = if is_first_ours { (&ours, &kernels) } else { (&kernels, &ours) };
             let said = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
-            assert!(said(first).contains("csum="), "{profile}: {first:?}");
-            assert!(said(first).contains("Uncorrectable:  0"), "{profile}: {first:?}");
-            // The kernel does not say what it corrects of parity.
-            assert!(said(second).contains("no errors found"), "{profile}: {second:?} {status}");
+            // The kernel scrubs the devices at once. One with parity has the data of its rows corrected, which the kernel counts
+            // nowhere: a device whose turn comes late has no errors any more.
+            let has_parity = ["raid5", "raid6"].contains(&profile);
+            let is_silent = has_parity && !is_first_ours && said(&first).contains("no errors found");
+            let is_told = said(&first).contains("csum=") && said(&first).contains("Uncorrectable:  0");
+            assert!(is_silent || is_told, "{profile}: {first:?}");
+            // A few were in blocks that are not in use any more.
+            assert!(restored > rotten.len() * 3 / 4, "{profile}: {restored} of {}, {first:?}", rotten.len());
+            assert!(said(&second).contains("no errors found"), "{profile}: {second:?} {status}");
         }
         let mut check = vec!["-q", "check", "--check-data-csum"];
         check.extend(pool.images.iter().map(|image| text(image)));
