@@ -3,7 +3,7 @@
 
 use super::mount::{can_mount, unmount};
 use super::support::{
-    Loops, assert_same_lines, brindle, brindle_fails, brindle_prints, btrfs_prints, is_root, text,
+    Loops, assert_same_lines, both_print, brindle, brindle_fails, brindle_prints, is_root, text,
 };
 use serde_json::Value;
 use std::fs;
@@ -156,8 +156,7 @@ fn compare(place: &Path) {
         if words.ends_with("find-new") {
             arguments.push("8".into());
         }
-        let Some(expected) = btrfs_prints(&arguments) else { return };
-        let found = brindle(&arguments);
+        let Some((expected, found)) = both_print(&arguments) else { return };
         let said = String::from_utf8_lossy(&found.stderr);
         assert!(found.status.success(), "{words} {below}: {said}");
         let lines = String::from_utf8_lossy(&expected).lines().count();

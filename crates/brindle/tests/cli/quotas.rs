@@ -2,9 +2,7 @@
 
 use super::mount::can_mount;
 use super::progs::Pool;
-use super::support::{
-    assert_same_lines, brindle, brindle_fails, brindle_prints, btrfs_prints, is_root, text,
-};
+use super::support::{assert_same_lines, both_print, brindle, brindle_fails, brindle_prints, is_root, text};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -110,17 +108,19 @@ fn quotas_of_a_kernel_mount_are_changed_and_shown_as_btrfs_does() {
         for options in SHOWN {
             let words = [&["qgroup", "show"], options, &[text(&a)]].concat();
             let paths: Vec<PathBuf> = words.iter().map(PathBuf::from).collect();
-            let Some(expected) = btrfs_prints(&paths) else { return };
-            let found = brindle_prints(&words).into_bytes();
-            assert_same_lines(&words.join(" "), &columns(&expected), &columns(&found));
+            let Some((expected, found)) = both_print(&paths) else { return };
+            assert!(found.status.success(), "{found:?}");
+            assert_same_lines(&words.join(" "), &columns(&expected), &columns(&found.stdout));
         }
         refusals(&mount.place);
         stale_groups_go(&mount.place);
-        let shown = brindle_prints(["subvolume", "show", text(&a)]);
-        let told = btrfs_prints(&["subvolume", "show", text(&a)].map(PathBuf::from)).expect("asked before");
-        let told = String::from_utf8(told).expect("text");
-        let block = |said: &str| said.split_once("\tQuota group:").expect("a group").1.to_owned();
-        assert_eq!(block(&shown), block(&told));
+        let (told, shown) =
+            both_print(&["subvolume", "show", text(&a)].map(PathBuf::from)).expect("asked before");
+        let block = |said: Vec<u8>| {
+            let said = String::from_utf8(said).expect("text");
+            said.split_once("\tQuota group:").expect("a group").1.to_owned()
+        };
+        assert_eq!(block(shown.stdout), block(told));
         // A group that a member is taken out of without a rescan can't be known any more.
         let wrong = text(&mount.place).to_owned();
         brindle_prints(["-q", "qgroup", "remove", "--no-rescan", text(&a), "1/100", &wrong]);

@@ -77,6 +77,19 @@ pub(crate) fn btrfs_prints(arguments: &[PathBuf]) -> Option<Vec<u8>> {
     Some(output.stdout)
 }
 
+/// Answers of `btrfs` and of brindle to one question about a mount of the kernel, which commits and cleans up between two questions,
+/// too: asked until `btrfs` says the same before and after. `None` as above.
+pub(crate) fn both_print(arguments: &[PathBuf]) -> Option<(Vec<u8>, Output)> {
+    for _ in 0..100 {
+        let before = btrfs_prints(arguments)?;
+        let found = brindle(arguments);
+        if btrfs_prints(arguments)? == before {
+            return Some((before, found));
+        }
+    }
+    panic!("btrfs says something else each time: {arguments:?}");
+}
+
 /// Returns true if we are root; reports the skipped test if not.
 pub(crate) fn is_root(what: &str) -> bool {
     let is_root = rustix::process::geteuid().is_root();

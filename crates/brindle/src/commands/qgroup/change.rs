@@ -219,13 +219,14 @@ pub(super) fn limit(command: &LimitCommand) -> Result<()> {
 /// Runs `qgroup clear-stale`.
 pub(super) fn clear_stale(command: &ClearStaleCommand, is_quiet: bool) -> Result<()> {
     let mounted = Mounted::open(&command.path)?;
-    // A subvolume that is deleted and not yet gone has a group that is still counted.
+    // Groups first: a subvolume that is made meanwhile has none among them. One that is deleted and not yet gone has a group that is
+    // still counted.
+    let found = quotas(&mounted).map_err(explain_admin)?.context("quotas are off")?;
     let (all, _) = subvolumes(&mounted).map_err(explain_admin)?;
     let known: BTreeSet<u64> = all.iter().map(|one| one.id).collect();
-    let found = quotas(&mounted).map_err(explain_admin)?.context("quotas are off")?;
     for id in found.stale(&known) {
-        if !command.dry_run {
-            mounted.destroy_quota_group(id).map_err(|error| explain_removal(error, id))?;
+        if !command.dry_run && !was_there(mounted.destroy_quota_group(id), id)? {
+            continue;
         }
         let how = if command.dry_run { "Dry run: would delete" } else { "Delete" };
         tell(is_quiet, &format!("{how} stale qgroup {id}"))?;
@@ -233,9 +234,33 @@ pub(super) fn clear_stale(command: &ClearStaleCommand, is_quiet: bool) -> Result
     Ok(())
 }
 
+/// Returns false if the group was gone already: the kernel removes groups of deleted subvolumes, too, at a time of its own.
+fn was_there(removed: Result<(), ControlError>, id: QgroupId) -> Result<bool> {
+    match removed {
+        Ok(()) => Ok(true),
+        Err(error) if errno(&error) == Some(Errno::NOENT) => Ok(false),
+        Err(error) => Err(explain_removal(error, id)),
+    }
+}
+
 fn errno(error: &ControlError) -> Option<Errno> {
     match error {
         ControlError::Refused { source, .. } => Some(*source),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_group_that_the_kernel_has_removed_meanwhile_is_no_failure() {
+        let id: QgroupId = "0/257".parse().expect("an id");
+        let refused =
+            |source| Err(ControlError::Refused { path: "/mnt".into(), what: "qgroup destroy", source });
+        assert!(was_there(Ok(()), id).expect("removed"));
+        assert!(!was_there(refused(Errno::NOENT), id).expect("gone"));
+        assert!(was_there(refused(Errno::BUSY), id).expect_err("in use").to_string().contains("in use"));
     }
 }
