@@ -50,7 +50,8 @@ const END_BYTES: u64 = 64 << 10;
 /// Makes a cache on a flash device and opens it. Everything on the flash is lost; the disk is not written.
 ///
 /// # Errors
-/// [`CacheError::Exists`] unless forced, [`CacheError::Refused`], those of the devices.
+/// [`CacheError::Exists`] unless forced, [`CacheError::OtherCache`] for a disk that bears the mark of any,
+/// [`CacheError::Refused`], those of the devices.
 pub fn create(
     flash: Arc<dyn WritableDevice>,
     disk: Arc<dyn WritableDevice>,
@@ -58,6 +59,7 @@ pub fn create(
     clock: Arc<dyn CacheClock>,
 ) -> Result<Cache, CacheError> {
     let superblock = plan(&*flash, &*disk, options)?;
+    Cache::refuse_marked(&*disk, &*flash)?;
     if !options.is_forced {
         match read_superblock(&*flash) {
             Ok(found) => {
@@ -90,19 +92,37 @@ pub fn planned_slots(
 ///
 /// # Errors
 /// [`CacheError::Dirty`] unless forced, those of the device.
-pub fn destroy(flash: &dyn WritableDevice, is_forced: bool) -> Result<(), CacheError> {
+pub fn destroy(flash: &dyn WritableDevice, is_forced: bool) -> Result<DestroyedCache, CacheError> {
+    let mut destroyed = DestroyedCache::default();
     match read_superblock(flash) {
-        Ok(superblock) if !is_forced => {
-            let dirty_blocks = dirty_on_flash(flash, &superblock)?;
-            if dirty_blocks > 0 {
-                return Err(CacheError::Dirty { flash: flash.name().to_owned(), dirty_blocks });
-            }
+        Ok(superblock) => {
+            destroyed.disk = Some(text(&superblock.disk_name));
+            destroyed.is_veiled = superblock.is_veiled != 0;
+            destroyed.lost_bytes = match dirty_on_flash(flash, &superblock) {
+                Ok(dirty_blocks) if dirty_blocks > 0 && !is_forced => {
+                    return Err(CacheError::Dirty { flash: flash.name().to_owned(), dirty_blocks });
+                }
+                Ok(dirty_blocks) => Some(dirty_blocks * u64::from(superblock.block_bytes.get())),
+                Err(_) if is_forced => None,
+                Err(error) => return Err(error),
+            };
         }
-        Ok(_) => {}
         Err(CacheError::Corrupt { .. } | CacheError::Version { .. }) if is_forced => {}
         Err(error) => return Err(error),
     }
-    Ok(wipe(flash)?)
+    wipe(flash)?;
+    Ok(destroyed)
+}
+
+/// Facts of a cache that was destroyed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DestroyedCache {
+    /// Name of the disk that it was made for, unless its superblock was damaged.
+    pub disk: Option<String>,
+    /// Bytes of dirty blocks, which are lost; `None` if the cache was damaged.
+    pub lost_bytes: Option<u64>,
+    /// True if the disk bears its mark.
+    pub is_veiled: bool,
 }
 
 /// The superblock of a new cache.
@@ -223,9 +243,7 @@ impl Cache {
     pub fn close(&self) -> Result<(), CacheError> {
         let is_fast = self.lock().settings.fast_remove;
         if self.mode == Mode::Back && !is_fast {
-            self.clean_all()?;
-            self.lift_veil()?;
-            self.clean_all()?;
+            self.clean_and_unveil()?;
         }
         self.commit()?;
         let superblock = {
@@ -247,6 +265,19 @@ impl Cache {
         let mut superblock = superblock;
         superblock.disk_sample = sample(&*self.disk)?.into();
         Ok(write_superblock(&*self.flash, &superblock)?)
+    }
+
+    /// Writes all dirty blocks to the disk, those of the veil last. A disk that would lack some keeps the mark.
+    fn clean_and_unveil(&self) -> Result<(), CacheError> {
+        let check = |dirty_blocks: u64| {
+            let (flash, disk) = (self.flash.name().to_owned(), self.disk.name().to_owned());
+            if dirty_blocks == 0 { Ok(()) } else { Err(CacheError::NotCleaned { flash, disk, dirty_blocks }) }
+        };
+        let dirty = self.clean_all()?;
+        check(dirty - self.lock().slots.pinned_dirty().min(dirty))?;
+        check(self.unreadable_of_veil())?;
+        self.lift_veil()?;
+        check(self.clean_all()?)
     }
 
     /// Error of bytes that are no superblock.

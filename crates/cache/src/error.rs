@@ -63,6 +63,42 @@ pub enum CacheError {
         /// Number of dirty blocks.
         dirty_blocks: u64,
     },
+    /// The disk bears the mark of another cache, and is incomplete without that one.
+    #[error(
+        "{disk} is the disk of the flash cache {cache} on {owner}, and incomplete without: {flash} is another one"
+    )]
+    OtherCache {
+        /// The disk.
+        disk: String,
+        /// Name of the cache that it belongs to.
+        cache: String,
+        /// The flash device of that cache, by the name that it had.
+        owner: String,
+        /// The flash device that was given.
+        flash: String,
+    },
+    /// The disk was used with a later state of the cache.
+    #[error(
+        "{flash} has an earlier state of the cache {cache} than {disk}, which lacks blocks that are not on {flash}"
+    )]
+    StaleFlash {
+        /// The flash device.
+        flash: String,
+        /// Name of the cache.
+        cache: String,
+        /// The disk.
+        disk: String,
+    },
+    /// Dirty blocks could not be written to the disk when the cache was closed.
+    #[error("{dirty_blocks} dirty blocks on {flash} can't be read, and {disk} lacks them")]
+    NotCleaned {
+        /// The flash device.
+        flash: String,
+        /// The disk.
+        disk: String,
+        /// Number of dirty blocks.
+        dirty_blocks: u64,
+    },
     /// Dirty blocks would be lost.
     #[error("{flash}: {dirty_blocks} dirty blocks are not on the disk yet")]
     Dirty {

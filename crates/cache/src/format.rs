@@ -67,7 +67,9 @@ pub(crate) struct Superblock {
     pub(crate) name: [u8; 64],
     /// Name of the disk for messages, its last bytes, padded with zeros.
     pub(crate) disk_name: [u8; 128],
-    padding: [u8; 192],
+    /// Number of the veil, which its marks bear: an SSD of an earlier time has an earlier one.
+    pub(crate) veil: U64,
+    padding: [u8; 184],
 }
 
 const _: () = assert!(size_of::<Superblock>() == 512 && offset_of!(Superblock, cache) == 24);

@@ -33,7 +33,8 @@ mod write;
 pub use attached::{CachedDevice, close_all};
 pub use clock::{CacheClock, HostClock};
 pub use create::{
-    ASSOCIATIVITY, BLOCK_BYTES, CreateOptions, MEMORY_PER_SLOT, create, destroy, planned_slots,
+    ASSOCIATIVITY, BLOCK_BYTES, CreateOptions, DestroyedCache, MEMORY_PER_SLOT, create, destroy,
+    planned_slots,
 };
 pub use engine::{Cache, CacheStatus};
 pub use error::CacheError;

@@ -141,20 +141,19 @@ fn take(
     let closed_at = superblock.closed_at.get();
     let is_same = closed_at != 0 && sample(&**disk)? == superblock.disk_sample.get();
     // Without dirty blocks there is nothing to lose.
-    let is_forced = is_forced || superblock.mode != Mode::Back.number();
-    let mut table = read_table(&**flash, &superblock, is_forced)?;
+    let has_no_dirty = superblock.mode != Mode::Back.number();
+    let mut table = read_table(&**flash, &superblock, is_forced || has_no_dirty)?;
     let mut cache = Cache::assemble(Arc::clone(flash), Arc::clone(disk), &superblock, clock);
-    let dirty_blocks = cache.take_over(&table, is_same, is_forced)?;
-    let (dirty, veiled) =
-        if superblock.is_veiled != 0 { cache.veiled_blocks()? } else { (Vec::new(), Vec::new()) };
-    let is_changed = closed_at != 0 && !is_same || veiled.len() < dirty.len();
+    let dirty_blocks = cache.take_over(&table, is_same, is_forced || has_no_dirty)?;
+    let veil = cache.judge_veil(is_forced)?;
+    let is_changed = closed_at != 0 && !is_same || veil.is_torn;
     if is_changed && dirty_blocks > 0 {
         if !is_forced {
             let (disk, flash) = (disk.name().to_owned(), flash.name().to_owned());
             return Err(CacheError::DiskChanged { disk, flash, dirty_blocks });
         }
         // Under the mark the disk has nothing.
-        table.kept_of_changed = Some(veiled);
+        table.kept_of_changed = Some(veil.marked);
     }
     Ok((cache, table))
 }

@@ -21,7 +21,7 @@ use crate::format::{Superblock, Uuid};
 use crate::settings::Mode;
 use brindle_device::{Device, DeviceError, WritableDevice};
 use std::mem::offset_of;
-use zerocopy::little_endian::U32;
+use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The first bytes of a mark.
@@ -43,7 +43,9 @@ const EXPLANATION: [u8; 240] = padded(
 struct Mark {
     magic: [u8; 16],
     checksum: U32,
-    reserved: [u8; 12],
+    reserved: [u8; 4],
+    /// Number of the veil.
+    veil: U64,
     cache: Uuid,
     /// Name of the cache, padded with zeros.
     name: [u8; 64],
@@ -80,6 +82,7 @@ impl Mark {
     fn of(superblock: &Superblock, flash_name: &str) -> Self {
         let mut mark = Self::read_from_bytes(&[0; 512]).expect("512 bytes are a mark");
         (mark.magic, mark.cache, mark.name) = (DISK_MAGIC, superblock.cache, superblock.name);
+        mark.veil = superblock.veil;
         mark.explanation = EXPLANATION;
         let bytes = flash_name.as_bytes();
         let kept = &bytes[bytes.len().saturating_sub(mark.flash_name.len())..];
@@ -100,17 +103,31 @@ impl Mark {
     }
 }
 
-/// The mark at the beginning of a disk that is in use by a cache, or waits for its dirty blocks.
+/// Judgement of a veil when a cache is loaded.
+pub(crate) struct Veil {
+    /// True if the disk should have the mark at a place where it has something else.
+    pub(crate) is_torn: bool,
+    /// Dirty blocks whose place on the disk bears the mark.
+    pub(crate) marked: Vec<u64>,
+}
+
+/// Marks of any cache at the places of a disk.
+fn marks(disk: &(impl Device + ?Sized)) -> Result<Vec<Mark>, DeviceError> {
+    let mut marks = Vec::new();
+    for place in PLACES.into_iter().filter(|place| place + size_of::<Mark>() as u64 <= disk.size_bytes()) {
+        let mut bytes = [0; size_of::<Mark>()];
+        disk.read_at(place, &mut bytes)?;
+        marks.extend(Mark::parse(&bytes));
+    }
+    Ok(marks)
+}
+
+/// The mark of a disk that is in use by a cache, or waits for its dirty blocks.
 ///
 /// # Errors
 /// Those of the device.
 pub fn disk_mark(disk: &(impl Device + ?Sized)) -> Result<Option<DiskMark>, DeviceError> {
-    if disk.size_bytes() < size_of::<Mark>() as u64 {
-        return Ok(None);
-    }
-    let mut bytes = [0; size_of::<Mark>()];
-    disk.read_at(0, &mut bytes)?;
-    let found = Mark::parse(&bytes);
+    let found = marks(disk)?.into_iter().next();
     Ok(found.map(|mark| DiskMark { uuid: mark.cache, name: text(&mark.name), flash: text(&mark.flash_name) }))
 }
 
@@ -131,6 +148,13 @@ pub fn remove_mark(disk: &dyn WritableDevice) -> Result<(), DeviceError> {
 }
 
 impl Cache {
+    /// Refuses a disk that bears the mark of any cache, for a flash device that is to have a new one.
+    pub(crate) fn refuse_marked(disk: &dyn Device, flash: &dyn Device) -> Result<(), CacheError> {
+        let Some(DiskMark { name, flash: owner, .. }) = disk_mark(disk)? else { return Ok(()) };
+        let (flash, disk) = (flash.name().to_owned(), disk.name().to_owned());
+        Err(CacheError::OtherCache { disk, cache: name, owner, flash })
+    }
+
     /// Veils the disk, before the cache has its first user. Returns false if there is none: for modes other than write-back
     /// the disk is complete at any time, and a cache of a few slots can't keep the blocks.
     ///
@@ -140,6 +164,9 @@ impl Cache {
         let blocks = self.veil_blocks();
         if self.mode != Mode::Back || blocks.is_empty() {
             return Ok(false);
+        }
+        if self.lock().superblock.is_veiled != 0 {
+            return Ok(true);
         }
         self.lock().slots.pin(blocks.clone());
         let mut contents = vec![0; self.block_length()];
@@ -154,7 +181,11 @@ impl Cache {
             return Ok(false);
         }
         self.commit()?;
-        let mut mark = Mark::of(&self.lock().superblock, self.flash.name()).as_bytes().to_vec();
+        let mut mark = {
+            let superblock = &mut self.lock().superblock;
+            superblock.veil = (superblock.sequence.get() + 1).into();
+            Mark::of(superblock, self.flash.name()).as_bytes().to_vec()
+        };
         mark.resize(self.block_length(), 0);
         for block in &blocks {
             self.disk.write_at(block * self.geometry.block_bytes, &mark)?;
@@ -162,6 +193,17 @@ impl Cache {
         self.disk.flush()?;
         self.tell_of_veil(true)?;
         Ok(true)
+    }
+
+    /// Number of blocks of the veil that the flash can't give back.
+    pub(crate) fn unreadable_of_veil(&self) -> u64 {
+        let pinned = self.lock().slots.pinned().to_vec();
+        let mut contents = vec![0; self.block_length()];
+        let mut is_unreadable = |block: &u64| {
+            let read = self.read_range(block * self.geometry.block_bytes, &mut contents);
+            read.inspect_err(|error| tracing::error!("{}: {error}", self.name)).is_err()
+        };
+        pinned.iter().filter(|block| is_unreadable(block)).count() as u64
     }
 
     /// Lets the blocks of the veil be cleaned; the disk has all others.
@@ -208,8 +250,33 @@ impl Cache {
         written
     }
 
+    /// Compares the veil that the superblock tells of with the marks on the disk.
+    ///
+    /// # Errors
+    /// [`CacheError::OtherCache`] and [`CacheError::StaleFlash`] unless forced, those of the disk.
+    pub(crate) fn judge_veil(&self, is_forced: bool) -> Result<Veil, CacheError> {
+        let superblock = self.lock().superblock.clone();
+        let marks = marks(&*self.disk)?;
+        let (flash, disk) = (|| self.flash.name().to_owned(), || self.disk.name().to_owned());
+        if let Some(other) = marks.iter().find(|mark| mark.cache != superblock.cache && !is_forced) {
+            let (cache, owner) = (text(&other.name), text(&other.flash_name));
+            return Err(CacheError::OtherCache { disk: disk(), cache, owner, flash: flash() });
+        }
+        let is_lifted = superblock.closed_at.get() != 0 && superblock.is_veiled == 0;
+        let is_later = |mark: &Mark| {
+            let is_own = mark.cache == superblock.cache;
+            is_own && (is_lifted || superblock.is_veiled != 0 && mark.veil != superblock.veil)
+        };
+        if marks.iter().any(is_later) && !is_forced {
+            return Err(CacheError::StaleFlash { flash: flash(), cache: self.name.clone(), disk: disk() });
+        }
+        let (dirty, marked) =
+            if superblock.is_veiled != 0 { self.veiled_blocks()? } else { (Vec::new(), Vec::new()) };
+        Ok(Veil { is_torn: marked.len() < dirty.len(), marked })
+    }
+
     /// Dirty blocks of the veil, and of these the ones whose place on the disk bears the mark.
-    pub(crate) fn veiled_blocks(&self) -> Result<(Vec<u64>, Vec<u64>), DeviceError> {
+    fn veiled_blocks(&self) -> Result<(Vec<u64>, Vec<u64>), DeviceError> {
         let mut dirty = self.veil_blocks();
         dirty.retain(|block| {
             let slots = &self.lock().slots;

@@ -1,8 +1,10 @@
 //! The veil: a disk that is in use by a write-back cache can't be taken for a complete one.
 
-use crate::world::{BLOCK, SMALL, Shape, contents, open};
-use brindle_cache::{Cache, CacheError, Mode, disk_mark, inspect};
-use brindle_device::{Device, WritableDevice};
+use crate::world::{BLOCK, SMALL, Shape, TestClock, contents, open};
+use brindle_cache::{
+    Cache, CacheError, CreateOptions, DestroyedCache, Mode, create, destroy, disk_mark, inspect, load_to_read,
+};
+use brindle_device::{Device, DeviceClass, WritableDevice};
 use brindle_sim::{Fault, FaultyDevice, ImageDevice};
 use std::sync::Arc;
 
@@ -96,6 +98,107 @@ fn a_flash_that_fails_tears_the_veil_and_loses_nothing() {
     devices[0].heal();
     drop(cache);
     assert_eq!(contents(&open(&plain, false).expect("the mark is there"))[65536], 0);
+}
+
+/// Copies of devices as they are now.
+fn copies(devices: &[Arc<ImageDevice>; 2]) -> [Arc<ImageDevice>; 2] {
+    let copy =
+        |device: &Arc<ImageDevice>| Arc::new(ImageDevice::new(device.name(), device.image(), device.class()));
+    devices.each_ref().map(copy)
+}
+
+#[test]
+fn the_disk_of_another_cache_is_refused() {
+    let (devices, cache) = veiled();
+    drop(cache);
+    let [other_flash, other_disk] = SMALL.devices();
+    let options = CreateOptions { uuids: [[9; 16]; 3], name: "other".to_owned(), ..SMALL.options() };
+    let made = |flash: &Arc<ImageDevice>, disk: &Arc<ImageDevice>, options: &CreateOptions| {
+        create(Arc::clone(flash) as _, Arc::clone(disk) as _, options, Arc::new(TestClock::default()))
+    };
+    drop(made(&other_flash, &other_disk, &options).expect("a new pair"));
+    let before = devices[1].image();
+    let wrong = [Arc::clone(&other_flash), Arc::clone(&devices[1])];
+    let refused = open(&wrong, false).expect_err("the wrong flash").to_string();
+    assert_eq!(
+        refused,
+        "disk is the disk of the flash cache pair on flash, and incomplete without: flash is another one"
+    );
+    // Nor is a cache made for it, by whatever force, over the flash that it needs least of all.
+    for (flash, is_forced) in [(&other_flash, true), (&devices[0], true), (&devices[0], false)] {
+        let refused = made(flash, &devices[1], &CreateOptions { is_forced, ..options.clone() });
+        assert!(matches!(refused, Err(CacheError::OtherCache { .. })), "{refused:?}");
+    }
+    assert_eq!(devices[1].image(), before, "nothing was written");
+    // One place is enough.
+    devices[1].write_at(0, &[0; 4096]).expect("memory");
+    assert!(matches!(open(&wrong, false), Err(CacheError::OtherCache { .. })));
+    devices[1]
+        .write_at(0, &contents(&*Arc::new(ImageDevice::new("b", before, DeviceClass::Unknown)))[..4096])
+        .expect("memory");
+    let found = contents(&open(&devices, false).expect("the right one"));
+    assert_eq!((found[0], found[65536], found[100 << 10]), (7, 8, 9));
+}
+
+#[test]
+fn an_earlier_state_of_the_flash_is_refused() {
+    let (devices, cache) = veiled();
+    let [in_use, _] = copies(&devices);
+    cache.close().expect("it works");
+    let [closed, whole] = copies(&devices);
+    let again = open(&devices, false).expect("it was closed");
+    assert!(again.veil().expect("it works") && again.veil().expect("once"));
+    again.write_at(100 * BLOCK, &[11; 2048]).expect("it works");
+    again.flush().expect("it works");
+    drop(again);
+    for stale in [&in_use, &closed] {
+        let pair = [Arc::clone(stale), Arc::clone(&devices[1])];
+        let refused = open(&pair, false).expect_err("the disk lacks what it does not have");
+        assert!(matches!(refused, CacheError::StaleFlash { .. }), "{refused}");
+        let pair = [Arc::clone(stale) as _, Arc::clone(&devices[1]) as _];
+        let refused = load_to_read(&pair[0], &pair[1], Arc::new(TestClock::default()));
+        assert!(matches!(refused, Err(CacheError::StaleFlash { .. })), "{refused:?}");
+    }
+    let refused = open(&[in_use, whole], false).expect_err("the disk has it all");
+    assert!(matches!(refused, CacheError::DiskChanged { .. }), "{refused}");
+    assert_eq!(contents(&open(&devices, false).expect("the right one"))[100 << 10], 11);
+}
+
+#[test]
+fn a_disk_that_lacks_a_block_at_the_end_keeps_the_mark() {
+    // One of the mark, and another one.
+    for block in [64, 100] {
+        let plain = SMALL.devices();
+        let devices = plain.clone().map(|device| Arc::new(FaultyDevice::new(device)));
+        let cache = SMALL.create(&devices);
+        assert!(cache.veil().expect("it works"));
+        cache.write_at(block * BLOCK, &[9; 1024]).expect("it works");
+        cache.flush().expect("it works");
+        let slot =
+            (64..576).find(|slot| contents(&*plain[0])[slot << 10] == 9).expect("it is on the flash") as u64;
+        devices[0].inject(Fault::ReadsWithin(slot << 10..(slot + 1) << 10));
+        let error = cache.close().expect_err("a block can't be read").to_string();
+        assert_eq!(error, "1 dirty blocks on flash can't be read, and disk lacks them");
+        assert!(disk_mark(&*plain[1]).expect("memory").is_some());
+        drop(cache);
+        let cache = open(&plain, false).expect("as after a crash");
+        assert!(cache.veil().expect("it works"));
+        cache.close().expect("all can be read");
+        assert_eq!(contents(&*plain[1])[usize::try_from(block * BLOCK).expect("small")], 9);
+    }
+}
+
+#[test]
+fn a_cache_that_is_destroyed_tells_its_losses() {
+    let (devices, cache) = veiled();
+    drop(cache);
+    let destroyed = destroy(&*devices[0], true).expect("forced");
+    let lost_bytes = Some(10 * BLOCK);
+    assert_eq!(destroyed, DestroyedCache { disk: Some("disk".to_owned()), lost_bytes, is_veiled: true });
+    let devices = SMALL.devices();
+    SMALL.create(&devices).close().expect("it works");
+    let destroyed = destroy(&*devices[0], false).expect("nothing is lost");
+    assert_eq!((destroyed.lost_bytes, destroyed.is_veiled), (Some(0), false));
 }
 
 #[test]

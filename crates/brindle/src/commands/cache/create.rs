@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use brindle_cache::{
     ASSOCIATIVITY, BLOCK_BYTES, CreateOptions, HostClock, MEMORY_PER_SLOT, Mode, create, planned_slots,
 };
-use brindle_device::{FileDevice, WritableDevice};
+use brindle_device::{FileDevice, WritableDevice, open_device_to_write};
 use clap::Args;
 use std::fs::File;
 use std::io::Read;
@@ -64,7 +64,7 @@ pub(crate) struct CreateCommand {
     name: String,
     /// The SSD
     ssd: PathBuf,
-    /// The disk
+    /// The disk, or the URI of an export
     disk: PathBuf,
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn run(command: &CreateCommand) -> Result<ExitCode> {
         return wrong_usage("-m: the cache's own data has blocks of 4k".to_owned());
     }
     let flash: Arc<dyn WritableDevice> = Arc::new(FileDevice::open_writable(&command.ssd)?);
-    let disk: Arc<dyn WritableDevice> = Arc::new(FileDevice::open_writable(&command.disk)?);
+    let disk = open_device_to_write(&command.disk)?;
     let options = CreateOptions {
         name: command.name.clone(),
         mode: command.mode,

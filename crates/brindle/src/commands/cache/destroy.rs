@@ -1,10 +1,10 @@
 //! `cache destroy`: takes a cache off its SSD.
 
 use anyhow::{Result, bail};
-use brindle_cache::{destroy, disk_mark, remove_mark};
-use brindle_device::{FileDevice, open_device};
+use brindle_cache::{DiskMark, destroy, disk_mark, inspect, remove_mark};
+use brindle_device::{FileDevice, WritableDevice, open_device, open_device_to_write};
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -18,7 +18,7 @@ EXIT STATUS
 
 /// Take a cache off its SSD
 ///
-/// Refused while blocks are dirty: load the cache and stop it, and they are on the disk.
+/// Refused while blocks are dirty: load the cache and stop it, and they are on the disk. With --force it says how much is lost.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct DestroyCommand {
@@ -31,19 +31,45 @@ pub(crate) struct DestroyCommand {
 
 /// Runs the command.
 pub(crate) fn run(command: &DestroyCommand) -> Result<ExitCode> {
-    if !command.force
-        && let Some(mark) = disk_mark(&*open_device(&command.ssd)?)?
-    {
-        bail!(
-            "{} is the disk of the cache {}, not its SSD; if the SSD is lost, --force takes the mark off",
-            command.ssd.display(),
-            mark.name
-        );
-    }
-    if disk_mark(&*open_device(&command.ssd)?)?.is_some() {
-        remove_mark(&FileDevice::open_writable(&command.ssd)?)?;
+    if let Some(mark) = disk_mark(&*open_device(&command.ssd)?)? {
+        unmark(&command.ssd, &mark, command.force)?;
         return Ok(ExitCode::SUCCESS);
     }
-    destroy(&FileDevice::open_writable(&command.ssd)?, command.force)?;
+    let destroyed = destroy(&FileDevice::open_writable(&command.ssd)?, command.force)?;
+    let disk = destroyed.disk.as_deref().unwrap_or("its disk");
+    match destroyed.lost_bytes {
+        Some(0) => {}
+        Some(bytes) => tracing::warn!("{bytes} bytes that {disk} lacks are lost"),
+        None => tracing::warn!("the cache was damaged: what {disk} lacks is lost"),
+    }
+    if destroyed.is_veiled {
+        tracing::warn!("{disk} bears the mark of the cache, which `brindle cache destroy --force` takes off");
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Takes the mark off a disk.
+fn unmark(disk: &Path, mark: &DiskMark, is_forced: bool) -> Result<()> {
+    let (name, ssd) = (&mark.name, &mark.flash);
+    if !is_forced {
+        bail!(
+            "{} is the disk of the cache {name}, not its SSD; if the SSD is lost, --force takes the mark off",
+            disk.display()
+        );
+    }
+    let device = open_device_to_write(disk)?;
+    let found = FileDevice::open(Path::new(ssd)).ok().and_then(|device| inspect(&device).ok());
+    if found.is_some_and(|cache| cache.uuid == mark.uuid) {
+        bail!(
+            "{} needs the blocks on {ssd}, its SSD, which is there: load the cache and stop it, or destroy it first",
+            disk.display()
+        );
+    }
+    remove_mark(&*device as &dyn WritableDevice)?;
+    tracing::warn!(
+        "{}: what was on {ssd} alone is lost, the first 4 KiB of the disk and those at 64 KiB among it, where filesystems \
+         begin; a btrfs filesystem has further superblocks (`brindle rescue super-recover`)",
+        disk.display()
+    );
+    Ok(())
 }

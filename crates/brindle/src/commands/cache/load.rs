@@ -4,7 +4,7 @@ use crate::commands::mount::background;
 use crate::{logging, output};
 use anyhow::{Context, Result};
 use brindle_cache::{Cache, CacheError, CacheKeeper, HostClock, load};
-use brindle_device::{FileDevice, WritableDevice};
+use brindle_device::{FileDevice, WritableDevice, open_device_to_write};
 use brindle_lab::{Client, Ending, ShowOptions, ShownDevice, show};
 use clap::Args;
 use rustix::io::Errno;
@@ -60,7 +60,7 @@ pub(crate) struct LoadCommand {
     force: bool,
     /// The SSD
     ssd: PathBuf,
-    /// The disk
+    /// The disk, or the URI of an export
     disk: PathBuf,
     /// Directory to mount it on
     mountpoint: PathBuf,
@@ -89,7 +89,7 @@ fn print_path(path: &Path) -> Result<()> {
 
 fn serve(command: &LoadCommand) -> Result<ExitCode> {
     let flash: Arc<dyn WritableDevice> = Arc::new(FileDevice::open_writable(&command.ssd)?);
-    let disk: Arc<dyn WritableDevice> = Arc::new(FileDevice::open_writable(&command.disk)?);
+    let disk = open_device_to_write(&command.disk)?;
     // Signals must not kill us between the mount and the thread that waits for them.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot wait for signals")?;
     let cache = Arc::new(load(&flash, &disk, command.force, Arc::new(HostClock::new()))?);

@@ -1,6 +1,7 @@
 //! Crashes at any write and flush, and devices that fail.
 
 mod asleep;
+mod cached;
 mod common;
 mod faults;
 mod kernel;
