@@ -51,7 +51,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
             "walk",
         ],
     ),
-    ("crates/ondisk/src", &["node", "tree_checker"]),
     ("crates/policy/src/tier", &["files", "plan", "shortage"]),
     ("crates/sim/src/drive", &["geometry", "hard_disk"]),
     ("crates/testing/src/crash", &["history", "tally"]),

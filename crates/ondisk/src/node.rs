@@ -1,6 +1,5 @@
 //! Tree blocks: the header that all have, and the two bodies, node and leaf.
 
-use crate::tree_checker::{self, TreeContext};
 use crate::{Checksum, Defect, Generation, Key, KeyType, Logical, ObjectId, RootId, Uuid, to_u64, to_usize};
 use std::fmt;
 use thiserror::Error;
@@ -180,57 +179,13 @@ impl fmt::Display for CorruptNode {
 }
 
 impl Node {
-    /// The gate: takes a block if its checksum, its identity and every field of it are right.
-    pub fn check(
-        bytes: Box<[u8]>,
-        context: &TreeContext,
-        expected: &NodeExpectation,
-    ) -> Result<Self, CorruptNode> {
-        let node = Self::sized(bytes, context, expected)?;
-        let refuse = |owner, problem| CorruptNode { at: expected.bytenr, owner, problem };
-        let stored =
-            Checksum::from_slice(node.header().csum.get(..context.checksum_type.size()).unwrap_or_default());
-        let computed = context.checksum_type.compute(node.bytes.get(32..).unwrap_or_default());
-        if stored != computed {
-            return Err(refuse(None, NodeProblem::Checksum { stored, computed }));
-        }
-        node.verify(context, expected)?;
-        Ok(node)
-    }
-
-    /// The gate without the checksum: for a rescue that gave it up.
-    pub fn check_unsummed(
-        bytes: Box<[u8]>,
-        context: &TreeContext,
-        expected: &NodeExpectation,
-    ) -> Result<Self, CorruptNode> {
-        let node = Self::sized(bytes, context, expected)?;
-        node.verify(context, expected)?;
-        Ok(node)
-    }
-
-    /// Takes a block of the right size.
-    fn sized(
-        bytes: Box<[u8]>,
-        context: &TreeContext,
-        expected: &NodeExpectation,
-    ) -> Result<Self, CorruptNode> {
+    /// Takes a block of the size of tree blocks, for the gate to look at.
+    pub(crate) fn unchecked(bytes: Box<[u8]>, nodesize: u32) -> Result<Self, Defect> {
         let size = to_u64(bytes.len());
-        if size == u64::from(context.nodesize) && bytes.len() >= size_of::<NodeHeader>() {
+        if size == u64::from(nodesize) && bytes.len() >= size_of::<NodeHeader>() {
             return Ok(Self { bytes });
         }
-        let defect = Defect::expected("size of block", context.nodesize.into(), size);
-        Err(CorruptNode { at: expected.bytenr, owner: None, problem: NodeProblem::Header(defect) })
-    }
-
-    /// Checks a block as the gate does, except for its checksum; a changed block is verified before it is written.
-    pub fn verify(&self, context: &TreeContext, expected: &NodeExpectation) -> Result<(), CorruptNode> {
-        let refuse = |owner, problem| CorruptNode { at: expected.bytenr, owner, problem };
-        tree_checker::check_header(self.header(), context, expected)
-            .map_err(|problem| refuse(None, problem))?;
-        tree_checker::check_body(self, context)
-            .and_then(|()| tree_checker::check_first_key(self, expected))
-            .map_err(|problem| refuse(Some(self.header().owner), problem))
+        Err(Defect::expected("size of block", nodesize.into(), size))
     }
 
     /// The header.

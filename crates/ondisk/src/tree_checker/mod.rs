@@ -12,6 +12,7 @@ mod device;
 mod directory;
 mod extent;
 mod file_extent;
+mod gate;
 mod inode;
 mod name;
 mod root;
@@ -82,7 +83,7 @@ impl TreeContext {
 }
 
 /// Checks that this is the block that was looked for.
-pub(crate) fn check_header(
+fn check_header(
     header: &NodeHeader,
     context: &TreeContext,
     expected: &NodeExpectation,
@@ -135,7 +136,7 @@ fn check_identity(
 }
 
 /// Checks that the first key is the one that the parent has for this block.
-pub(crate) fn check_first_key(node: &Node, expected: &NodeExpectation) -> Result<(), NodeProblem> {
+fn check_first_key(node: &Node, expected: &NodeExpectation) -> Result<(), NodeProblem> {
     match (expected.first_key, node.key(0)) {
         (Some(expected), Some(found)) if expected != found => {
             let defect = Defect::expected(
@@ -151,7 +152,7 @@ pub(crate) fn check_first_key(node: &Node, expected: &NodeExpectation) -> Result
 }
 
 /// Checks everything after the header against the format.
-pub(crate) fn check_body(node: &Node, context: &TreeContext) -> Result<(), NodeProblem> {
+fn check_body(node: &Node, context: &TreeContext) -> Result<(), NodeProblem> {
     if node.is_leaf() { check_leaf(node, context) } else { check_node(node, context) }
 }
 
