@@ -1,7 +1,7 @@
 //! Bootstrap of a pool from devices until every address can be found: superblocks, then the chunk tree.
 
 use crate::ledger::Ledger;
-use crate::pass::{PASSES, page};
+use crate::page;
 use crate::read::Reader;
 use crate::{CheckOptions, Finding, Findings, TreeName};
 use brindle_device::Device;
@@ -27,7 +27,7 @@ pub struct Pool {
 pub fn open(devices: Vec<Arc<dyn Device>>, options: &CheckOptions) -> Result<Pool, VolumeError> {
     let volume = Volume::open(devices.clone(), &options.volume)?;
     let last = volume.superblock();
-    let ledger = Ledger::new(PASSES.iter().map(|pass| pass.name), options.max_findings);
+    let ledger = Ledger::new(options.max_findings);
     let mut has_chunk_tree = false;
     let reader = Reader::new(&volume, &ledger, false);
     let uses_backups = options.volume.rescue.backup_roots;

@@ -6,9 +6,8 @@
 //! read again for them. Since the level goes down with each step, no pointer can make this loop.
 
 use crate::ledger::Ledger;
-use crate::owners::Named;
+use crate::page;
 use crate::parallel::parallel;
-use crate::pass::page;
 use crate::read::{Reader, beyond_bound};
 use crate::roots::{Tree, TreeKind};
 use brindle_ondisk::{Generation, Key, Logical, Node, NodeExpectation, RootId};
@@ -35,6 +34,22 @@ pub(crate) struct Block {
     node: Option<u32>,
     pub(crate) level: u8,
     flags: AtomicU8,
+}
+
+/// Names in a block's header.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Named {
+    pub(crate) owner: RootId,
+    pub(crate) first_key: Option<Key>,
+    /// True if it was written by a balance, which files everything under blocks.
+    pub(crate) is_relocation: bool,
+}
+
+impl Named {
+    pub(crate) fn of(node: &Node) -> Self {
+        let header = node.header();
+        Self { owner: header.owner, first_key: node.key(0), is_relocation: header.is_relocation() }
+    }
 }
 
 /// Kept part of a node.

@@ -3,10 +3,10 @@
 use crate::Finding;
 use crate::facts::TreeFacts;
 use crate::files::{Judge, LeafSummary, Summary};
-use crate::forest::{BlockId, Forest};
+use crate::forest::{BlockId, Forest, Named};
 use crate::ledger::Ledger;
-use crate::owners::{Named, Owners};
-use crate::pass::page;
+use crate::owners::Owners;
+use crate::page;
 use crate::read::Reader;
 use crate::references::{self, ReferenceSums, Shape};
 use crate::regions::Regions;

@@ -1,6 +1,6 @@
 //! Findings of all threads, by pass.
 
-use crate::{Finding, Findings, Statistics};
+use crate::{Finding, Findings, Statistics, page};
 use std::sync::{Mutex, PoisonError};
 
 /// Findings of one pass.
@@ -20,8 +20,8 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// A page for each name.
-    pub(crate) fn new(names: impl Iterator<Item = &'static str>, most: usize) -> Self {
-        Self { pages: names.map(|name| (name, Mutex::default())).collect(), most }
+    pub(crate) fn new(most: usize) -> Self {
+        Self { pages: page::ALL.into_iter().map(|name| (name, Mutex::default())).collect(), most }
     }
 
     /// Something is wrong.

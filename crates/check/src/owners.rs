@@ -4,28 +4,12 @@
 //! when a tree gives up a block that others keep, the block gets that flag.
 
 use crate::Finding;
-use crate::forest::{BlockId, Forest};
+use crate::forest::{BlockId, Forest, Named};
 use crate::ledger::Ledger;
-use crate::pass::page;
+use crate::page;
 use crate::read::Reader;
 use crate::roots::{Tree, TreeKind};
-use brindle_ondisk::{Key, Node, NodeExpectation, RootId};
-
-/// Names in a block's header.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Named {
-    pub(crate) owner: RootId,
-    pub(crate) first_key: Option<Key>,
-    /// True if it was written by a balance, which files everything under blocks.
-    pub(crate) is_relocation: bool,
-}
-
-impl Named {
-    pub(crate) fn of(node: &Node) -> Self {
-        let header = node.header();
-        Self { owner: header.owner, first_key: node.key(0), is_relocation: header.is_relocation() }
-    }
-}
+use brindle_ondisk::{Key, NodeExpectation, RootId};
 
 /// Looks up owners.
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 //! collector that `gather` calls.
 
 use crate::examination::Examination;
-use crate::passes;
+use crate::{page, passes};
 
 /// One thing to examine.
 #[derive(Clone, Copy, Debug)]
@@ -99,17 +99,12 @@ pub const PASSES: &[Pass] = &[
     },
 ];
 
-/// The names of passes, under which anyone can report.
-pub(crate) mod page {
-    pub(crate) const SUPERBLOCKS: &str = "superblocks";
-    pub(crate) const TREES: &str = "trees";
-    pub(crate) const CHUNKS: &str = "chunks";
-    pub(crate) const EXTENTS: &str = "extents";
-    pub(crate) const BLOCK_GROUPS: &str = "block_groups";
-    pub(crate) const FREE_SPACE: &str = "free_space";
-    pub(crate) const CHECKSUMS: &str = "checksums";
-    pub(crate) const FILES: &str = "files";
-    pub(crate) const SUBVOLUMES: &str = "subvolumes";
-    pub(crate) const QUOTAS: &str = "quotas";
-    pub(crate) const DATA: &str = "data";
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pass_has_a_page_of_its_own() {
+        assert!(PASSES.iter().map(|pass| pass.name).eq(page::ALL));
+    }
 }

@@ -1,7 +1,7 @@
 //! Reading tree blocks: through the gate, counted, and what is bad about any copy written down.
 
 use crate::ledger::Ledger;
-use crate::pass::page;
+use crate::page;
 use crate::{Finding, Statistics, TreeName};
 use brindle_ondisk::{CorruptNode, Key, KeyPtr, Logical, Node, NodeExpectation, TreeContext, to_usize};
 use brindle_volume::Volume;

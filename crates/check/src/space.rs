@@ -4,7 +4,7 @@
 use crate::Finding;
 use crate::fingerprint::{Sum, range};
 use crate::ledger::Ledger;
-use crate::pass::page;
+use crate::page;
 use crate::regions::Regions;
 use crate::sectors::{Mark, SectorMap, runs};
 use brindle_ondisk::{BlockGroupType, Key, Logical, to_u64};

@@ -8,8 +8,8 @@
 use crate::Progress;
 use crate::forest::{BlockId, Forest};
 use crate::ledger::Ledger;
+use crate::page;
 use crate::parallel::parallel;
-use crate::pass::page;
 use crate::read::{Reader, beyond_bound};
 use crate::roots::Tree;
 use brindle_ondisk::{Logical, Node, NodeExpectation};

@@ -7,7 +7,7 @@
 use crate::Finding;
 use crate::fingerprint::{Domain, Sum, add, bucket, hash, hash_name, take};
 use crate::ledger::Ledger;
-use crate::pass::page;
+use crate::page;
 use crate::read::Reader;
 use crate::roots::Tree;
 use brindle_ondisk::item::FileType;

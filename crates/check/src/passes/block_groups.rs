@@ -2,7 +2,7 @@
 
 use crate::Finding;
 use crate::examination::Examination;
-use crate::pass::page;
+use crate::page;
 use brindle_ondisk::{CompatRo, Logical, RootId};
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 use crate::Finding;
 use crate::examination::Examination;
 use crate::gather::summed_range;
-use crate::pass::page;
+use crate::page;
 use crate::roots::TreeKind;
 use crate::sectors::Mark;
 use crate::walk::{Leaf, Visitor};

@@ -4,7 +4,7 @@ use crate::Finding;
 use crate::examination::Examination;
 use crate::facts::{DevExtentFact, TreeFacts};
 use crate::ledger::Ledger;
-use crate::pass::page;
+use crate::page;
 use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{DevId, Logical, Physical, Superblock, to_u64};
 use std::collections::HashMap;

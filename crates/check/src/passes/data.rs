@@ -8,7 +8,7 @@ use crate::Finding;
 use crate::Statistics;
 use crate::examination::Examination;
 use crate::ledger::Ledger;
-use crate::pass::page;
+use crate::page;
 use crate::read::Reader;
 use crate::regions::Regions;
 use crate::sectors::{Mark, SectorMap};

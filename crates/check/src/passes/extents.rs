@@ -3,7 +3,7 @@
 use crate::examination::Examination;
 use crate::fingerprint::bucket;
 use crate::ledger::Ledger;
-use crate::pass::page;
+use crate::page;
 use crate::passes::trees::references_of_nodes;
 use crate::references::{self, BUCKETS, ReferenceSink, Shape};
 use crate::roots::TreeKind;

@@ -5,7 +5,7 @@ use crate::examination::Examination;
 use crate::files::{Judge, Summary, exact};
 use crate::forest::{BlockId, Forest};
 use crate::gather::{Gathered, LevelOnePart};
-use crate::pass::page;
+use crate::page;
 use crate::roots::TreeKind;
 use brindle_ondisk::{Incompat, ObjectId, RootId, to_u64};
 use std::collections::{BTreeSet, HashMap};

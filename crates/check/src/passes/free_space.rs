@@ -3,7 +3,7 @@
 use crate::Finding;
 use crate::examination::Examination;
 use crate::fingerprint::range;
-use crate::pass::page;
+use crate::page;
 use crate::regions::Region;
 use crate::roots::TreeKind;
 use crate::space::for_runs;

@@ -2,7 +2,7 @@
 
 use crate::Finding;
 use crate::ledger::Ledger;
-use crate::pass::page;
+use crate::page;
 use crate::sectors::{Mark, SectorMap};
 use brindle_ondisk::Logical;
 use brindle_volume::Volume;

@@ -2,7 +2,7 @@
 
 use crate::Finding;
 use crate::examination::Examination;
-use crate::pass::page;
+use crate::page;
 use crate::roots::TreeKind;
 use brindle_ondisk::RootId;
 use std::collections::HashSet;

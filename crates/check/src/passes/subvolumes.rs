@@ -5,7 +5,7 @@ use crate::examination::Examination;
 use crate::facts::{RootLink, TreeFacts};
 use crate::files::exact::has_entry;
 use crate::ledger::Ledger;
-use crate::pass::page;
+use crate::page;
 use crate::roots::{Tree, TreeKind};
 use brindle_ondisk::{RootId, Superblock, Uuid};
 use std::collections::{HashMap, HashSet};

@@ -3,7 +3,7 @@
 use crate::Finding;
 use crate::Statistics;
 use crate::examination::Examination;
-use crate::pass::page;
+use crate::page;
 use brindle_device::Device;
 use brindle_ondisk::{
     Generation, Logical, RootBackup, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, SuperblockDefect,

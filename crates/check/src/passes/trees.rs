@@ -3,7 +3,7 @@
 use crate::examination::Examination;
 use crate::forest::Forest;
 use crate::gather::Gather;
-use crate::pass::page;
+use crate::page;
 use crate::references::{ReferenceSink, Shape, to_child};
 use crate::roots::TreeKind;
 use crate::{Finding, Reference, roots};
