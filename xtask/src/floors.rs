@@ -31,7 +31,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ("crates/brindle/src/commands/tier", &["apply", "plan", "recover"]),
     ("crates/brindle/src/dump", &["extent_items", "file_items", "item", "pool_items"]),
     ("crates/brindle/src/logging", &["floods", "repeats"]),
-    ("crates/cache/src", &["commit", "create", "engine", "load"]),
     ("crates/care/src/extract", &["copy", "output_file"]),
     ("crates/care/src/receive", &["contents", "subvolume"]),
     ("crates/policy/src/tier", &["files", "plan", "shortage"]),

@@ -18,20 +18,6 @@ use crate::format::{PAGE_BYTES, TableBlock};
 use crate::slots::TableChange;
 use brindle_device::{Batch, DeviceError, WriteRequest};
 
-/// Commits, and where the table lies on flash.
-#[derive(Debug)]
-pub(crate) struct Commits {
-    /// Number of commits that have begun.
-    begun: u64,
-    /// Number of the last one that is done.
-    done: u64,
-    is_running: bool,
-    /// Number of the last transaction of the table.
-    pub(crate) transaction: u64,
-    /// The copy, 0 or 1, of each block of the table that counts.
-    pub(crate) copies: Vec<u8>,
-}
-
 /// Work of one commit.
 struct CommitWork {
     change: TableChange,
@@ -48,13 +34,6 @@ impl Drop for Running<'_> {
             cache.state.lock_after_panic().stopped = Some("a commit did not come to its end".to_owned());
             cache.changed.notify_all();
         }
-    }
-}
-
-impl Commits {
-    /// No commit yet since the cache was opened.
-    pub(crate) fn new(transaction: u64, copies: Vec<u8>) -> Self {
-        Self { begun: 0, done: 0, is_running: false, transaction, copies }
     }
 }
 

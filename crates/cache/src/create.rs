@@ -2,13 +2,13 @@
 
 use crate::engine::{Cache, State};
 use crate::format::{
-    ENTRIES, Entry, Geometry, NoSuperblock, PAGE_BYTES, Superblock, TABLE_OFFSET, TableBlock, Uuid,
-    is_associativity, is_block_length,
+    ENTRIES, Entry, Geometry, PAGE_BYTES, Superblock, TableBlock, Uuid, is_associativity, is_block_length,
 };
-use crate::load::{dirty_on_flash, read_superblock};
+use crate::load::dirty_on_flash;
 use crate::settings::Mode;
+use crate::superblock::{read_superblock, sample, text, write_superblock};
 use crate::{CacheClock, CacheError};
-use brindle_device::{Device, DeviceError, WritableDevice};
+use brindle_device::{DeviceError, WritableDevice};
 use std::sync::Arc;
 
 /// A cache to be made.
@@ -41,12 +41,6 @@ pub const MEMORY_PER_SLOT: u64 = 24;
 
 /// Pages of the table that are written at once.
 const PAGES_AT_ONCE: usize = 256;
-/// Samples of the disk, other than its begin and its end.
-const SAMPLES: u64 = 14;
-const SAMPLE_BYTES: u64 = 4096;
-const BEGIN_BYTES: u64 = 128 << 10;
-const END_BYTES: u64 = 64 << 10;
-
 /// Makes a cache on a flash device and opens it. Everything on the flash is lost; the disk is not written.
 ///
 /// # Errors
@@ -172,12 +166,6 @@ fn plan(
     Ok(superblock)
 }
 
-/// Text that is padded with zeros.
-pub(crate) fn text(padded: &[u8]) -> String {
-    let end = padded.iter().position(|byte| *byte == 0).unwrap_or(padded.len());
-    String::from_utf8_lossy(&padded[..end]).into_owned()
-}
-
 fn wipe(flash: &dyn WritableDevice) -> Result<(), DeviceError> {
     let length = (2 * PAGE_BYTES as u64).min(flash.size_bytes());
     flash.write_at(0, &vec![0; usize::try_from(length).expect("two pages")])?;
@@ -202,35 +190,6 @@ fn write_empty_table(
         }
     }
     flash.flush()
-}
-
-/// Writes both copies of the superblock, one after the other, so that one of them is whole at any time.
-pub(crate) fn write_superblock(
-    flash: &dyn WritableDevice,
-    superblock: &Superblock,
-) -> Result<(), DeviceError> {
-    let page = superblock.to_page();
-    for copy in [0, TABLE_OFFSET / 2] {
-        flash.write_at(copy, &page)?;
-        flash.flush()?;
-    }
-    Ok(())
-}
-
-/// Checksum of parts of a disk that a filesystem writes whenever it is mounted, and of some others.
-pub(crate) fn sample(disk: &dyn WritableDevice) -> Result<u32, DeviceError> {
-    let size = disk.size_bytes();
-    let spread =
-        (1..=SAMPLES).map(|part| (size / (SAMPLES + 1) * part / SAMPLE_BYTES * SAMPLE_BYTES, SAMPLE_BYTES));
-    let parts = [(0, BEGIN_BYTES), (size.saturating_sub(END_BYTES), END_BYTES)].into_iter().chain(spread);
-    let mut checksum = crc32c::crc32c(&size.to_le_bytes());
-    for (offset, length) in parts {
-        let length = length.min(size.saturating_sub(offset));
-        let mut bytes = vec![0; usize::try_from(length).expect("small")];
-        disk.read_at(offset, &mut bytes)?;
-        checksum = crc32c::crc32c_append(checksum, &bytes);
-    }
-    Ok(checksum)
 }
 
 impl Cache {
@@ -278,16 +237,5 @@ impl Cache {
         check(self.unreadable_of_veil())?;
         self.lift_veil()?;
         check(self.clean_all()?)
-    }
-
-    /// Error of bytes that are no superblock.
-    pub(crate) fn refusal(flash: &dyn Device, found: NoSuperblock, offset: u64) -> CacheError {
-        let flash = flash.name().to_owned();
-        match found {
-            NoSuperblock::Foreign => CacheError::NoCache { flash },
-            NoSuperblock::Damaged => CacheError::Corrupt { flash, what: "superblock", offset },
-            NoSuperblock::Version(found) => CacheError::Version { flash, found },
-            NoSuperblock::Nonsense(what) => CacheError::Corrupt { flash, what, offset },
-        }
     }
 }

@@ -1,12 +1,12 @@
 //! The cache as a device.
 
-use crate::commit::Commits;
-use crate::create::text;
+use crate::commits::Commits;
 use crate::format::{Geometry, Superblock};
 use crate::latency::Latencies;
 use crate::requests::Requests;
 use crate::settings::{Mode, Settings};
 use crate::slots::SlotTable;
+use crate::superblock::text;
 use crate::{CacheClock, CacheCounters, CacheError};
 use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
 use brindle_policy::cache::sequential::StreamDetector;

@@ -11,16 +11,14 @@
 #[cfg(test)]
 mod tests;
 
-use crate::commit::Commits;
-use crate::create::{sample, text, write_superblock};
+use crate::commits::Commits;
 use crate::engine::{Cache, State};
-use crate::format::{
-    DIRTY, Entry, FoundBlock, Geometry, PAGE_BYTES, Superblock, TABLE_OFFSET, TableBlock, block_checksum,
-};
+use crate::format::{DIRTY, Entry, FoundBlock, Geometry, PAGE_BYTES, Superblock, TableBlock, block_checksum};
 use crate::latency::Latencies;
 use crate::requests::Requests;
 use crate::settings::{Mode, Settings};
 use crate::slots::SlotTable;
+use crate::superblock::{read_superblock, sample, text, write_superblock};
 use crate::{CacheClock, CacheCounters, CacheError};
 use brindle_device::{Device, WritableDevice};
 use brindle_policy::cache::sequential::StreamDetector;
@@ -156,31 +154,6 @@ fn take(
         table.kept_of_changed = Some(veil.marked);
     }
     Ok((cache, table))
-}
-
-/// The superblock of a flash device: the later one of its two copies.
-pub(crate) fn read_superblock(flash: &dyn Device) -> Result<Superblock, CacheError> {
-    let mut best: Option<Superblock> = None;
-    let mut refusal = None;
-    for offset in [0, TABLE_OFFSET / 2] {
-        let mut page = vec![0; PAGE_BYTES];
-        if flash.size_bytes() < TABLE_OFFSET {
-            return Err(CacheError::NoCache { flash: flash.name().to_owned() });
-        }
-        flash.read_at(offset, &mut page)?;
-        match Superblock::parse(&page) {
-            Ok(found) if best.as_ref().is_none_or(|best| found.sequence.get() > best.sequence.get()) => {
-                best = Some(found);
-            }
-            Ok(_) => {}
-            Err(why) => {
-                let error = Cache::refusal(flash, why, offset);
-                let is_worse = matches!(refusal, None | Some(CacheError::NoCache { .. }));
-                refusal = if is_worse { Some(error) } else { refusal };
-            }
-        }
-    }
-    best.ok_or_else(|| refusal.expect("two copies, and none is whole"))
 }
 
 /// Number of dirty blocks of a cache that is not open.

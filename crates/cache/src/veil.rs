@@ -15,10 +15,10 @@
 //! A block of these that the flash fails to take goes to the disk like any other, after the superblock was told.
 
 use crate::CacheError;
-use crate::create::{text, write_superblock};
 use crate::engine::Cache;
 use crate::format::{Superblock, Uuid};
 use crate::settings::Mode;
+use crate::superblock::{text, write_superblock};
 use brindle_device::{Device, DeviceError, WritableDevice};
 use std::mem::offset_of;
 use zerocopy::little_endian::{U32, U64};
