@@ -36,8 +36,9 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ("crates/policy/src/tier", &["files", "plan", "shortage"]),
     ("crates/sim/src/drive", &["geometry", "hard_disk"]),
     ("crates/testing/src/crash", &["history", "tally"]),
-    ("crates/volume/src", &["device", "pool", "read", "scan", "write"]),
-    ("crates/volume/src/scrub", &["read", "row"]),
+    // A pool has the choice among mirrors, and a device the load by readers: both are states of `read`, and `read` is told
+    // by way of the pool.
+    ("crates/volume/src", &["device", "pool", "read"]),
 ];
 
 /// Imports of the modules of a folder, each by its name.

@@ -1,9 +1,9 @@
 //! A device of the pool, there or not, and what it has got wrong so far.
 
 use crate::DeviceCounters;
+use crate::first_superblock::FirstSuperblock;
 use crate::lost_writes::{LostWrites, Places};
 use crate::read::Load;
-use crate::write::FirstSuperblock;
 use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
 use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{DevId, Generation, NodeExpectation, Uuid};
@@ -344,6 +344,14 @@ impl Counters {
             repaired: self.repaired.load(Relaxed),
         }
     }
+}
+
+/// Bit of a mark that stands for a missing device.
+pub(crate) const ABSENT: u64 = 1 << 63;
+
+/// The first generation that was written without a device, by its mark; `None` if it was there.
+pub(crate) fn absent_since(mark: Generation) -> Option<Generation> {
+    (mark.get() & ABSENT != 0).then(|| Generation::new(mark.get() & !ABSENT))
 }
 
 /// One more of something.

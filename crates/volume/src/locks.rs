@@ -1,8 +1,16 @@
 //! Locks of writers.
 
-use super::row::RowKey;
+use brindle_ondisk::Logical;
 use brindle_sync::{Mutex, MutexGuard, Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+/// Address of a row: its chunk and its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RowKey {
+    pub(crate) chunk: Logical,
+    pub(crate) row: u64,
+}
+
+/// Number of locks that rows share.
 const ROW_LOCKS: usize = 64;
 
 /// Locks of a volume. They guard what is on the devices, so there is nothing that a panic could leave broken.
@@ -24,14 +32,14 @@ impl Default for Locks {
 
 impl Locks {
     /// Held while a part of a row is written, from reading the rest of it on.
-    pub(super) fn row(&self, key: RowKey) -> MutexGuard<'_, ()> {
+    pub(crate) fn row(&self, key: RowKey) -> MutexGuard<'_, ()> {
         let number = key.chunk.get().wrapping_shr(16).wrapping_add(key.row);
         let number = brindle_ondisk::to_usize(number % ROW_LOCKS as u64);
         self.rows[number].lock()
     }
 
     /// Held while something is written.
-    pub(super) fn writer(&self) -> RwLockReadGuard<'_, ()> {
+    pub(crate) fn writer(&self) -> RwLockReadGuard<'_, ()> {
         self.repair.read()
     }
 

@@ -2,11 +2,12 @@
 
 use crate::chunk::{Chunk, ChunkMap, ChunkStripe};
 use crate::device::PoolDevice;
+use crate::device::absent_since;
+use crate::first_superblock::FirstSuperblock;
 use crate::layout::Layout;
 use crate::lease::Place;
 use crate::read::Choosing;
 use crate::scan::{Found, Scan, may_be_asleep};
-use crate::write::{FirstSuperblock, absent_since};
 use crate::{MissingDevice, NotWritable, UnreadableChunk, UnusedDevice, UnusedReason, VolumeError, Warning};
 use brindle_device::{Device, WritableDevice};
 use brindle_ondisk::item::{self, DevItem, SuperblockAge};

@@ -1,7 +1,7 @@
 //! Scan of the given devices: reads every copy of every superblock, and picks those that form the pool.
 
+use crate::first_superblock::SuperblockBytes;
 use crate::lease::{LeaseOptions, Place};
-use crate::write::SuperblockBytes;
 use crate::{Rescue, SuperblockProblem, VolumeError, Warning};
 use brindle_device::{Device, WritableDevice};
 use brindle_ondisk::{

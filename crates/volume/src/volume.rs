@@ -1,10 +1,11 @@
 //! The volume: a pool's devices behind one logical address space.
 
 use crate::device::PoolDevice;
+use crate::device::absent_since;
 use crate::lease::{self, Keeper, Lease, LeaseMode, LeaseOptions, StopReason};
+use crate::locks::Locks;
 use crate::pool::{MarkContext, Needs, Pool};
 use crate::scan::{self, Given, OpenOptions, Scan, UnusedDevice};
-use crate::write::{Locks, absent_since};
 use crate::{
     ChunkStatus, DeviceStatus, NotWritable, Rescue, StripeStatus, VolumeError, Warning, WritableDeviceStatus,
     writable,

@@ -5,8 +5,8 @@ use super::fetch::FetchPlan;
 use super::plan::{PlannedPiece, ReadPlan};
 use super::way::Piece;
 use crate::chunk::Chunk;
+use crate::locks::Locks;
 use crate::pool::Pool;
-use crate::write::Locks;
 use crate::{Attempt, AttemptFailure, DataChecksums, ReadError, Volume};
 use brindle_ondisk::{Checksum, ChecksumType, Logical, to_u64, to_usize};
 

@@ -3,8 +3,8 @@
 use crate::chunk::Chunk;
 use crate::device::count;
 use crate::layout::Way;
+use crate::locks::Locks;
 use crate::pool::Pool;
-use crate::write::Locks;
 use brindle_ondisk::to_u64;
 
 impl Pool {

@@ -8,7 +8,8 @@
 
 use super::correct::{Corrector, Part};
 use super::expected::{Content, Want};
-use super::read::{Answers, REQUEST_BYTES_MAX, Read, submit, used_parts};
+use super::read::used_parts;
+use super::requests::{Answers, REQUEST_BYTES_MAX, Read, submit};
 use super::row::{ParityStrip, is_row_used};
 use super::{Expected, ScrubFindings, ScrubWindow};
 use crate::chunk::Chunk;

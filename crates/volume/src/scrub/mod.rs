@@ -34,6 +34,7 @@ mod copy;
 mod correct;
 mod expected;
 mod read;
+mod requests;
 mod row;
 mod superblocks;
 

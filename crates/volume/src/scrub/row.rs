@@ -3,7 +3,7 @@
 use super::Expected;
 use super::correct::{Corrector, Decision, Part, is_known};
 use super::expected::{Content, Want};
-use super::read::Answers;
+use super::requests::Answers;
 use crate::chunk::Chunk;
 use crate::device::count;
 use crate::layout::{Run, STRIP_BYTES};

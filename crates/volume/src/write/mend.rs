@@ -22,21 +22,13 @@
 //! A pool is given up if some chunk can't be read without the devices that are behind.
 
 use crate::chunk::Chunk;
-use crate::device::{PoolDevice, count};
+use crate::device::{ABSENT, PoolDevice, count};
 use crate::layout::{STRIP_BYTES, Way};
 use crate::parity::syndromes;
 use crate::pool::Pool;
 use crate::{DeviceSet, Volume, WriteError};
 use brindle_ondisk::{BlockGroupType, DevId, Generation, to_usize};
 use std::sync::atomic::Ordering::Relaxed;
-
-/// Bit of a mark that stands for a missing device.
-const ABSENT: u64 = 1 << 63;
-
-/// The first generation that was written without a device, by its mark; `None` if it was there.
-pub(crate) fn absent_since(mark: Generation) -> Option<Generation> {
-    (mark.get() & ABSENT != 0).then(|| Generation::new(mark.get() & !ABSENT))
-}
 
 /// A place is written again so often, each time followed by a flush.
 const TRIES: usize = 2;

@@ -6,7 +6,7 @@
 //! row that was never written, or was being written in a crash, means nothing, and would never come right.
 //! What is read for it is held against its checksums, and taken from the parity if that is right instead.
 //! Only the data of a device that is not there has to be taken from the old parity. Two writers of one row
-//! take turns ([`Locks::row`]); writers of whole rows are alone in them.
+//! take turns ([`Locks::row`](crate::locks::Locks::row)); writers of whole rows are alone in them.
 //!
 //! A write that fails is tolerated as long as the profile tolerates the loss of all that failed and all that
 //! is missing. The device is tried again the next time; what becomes of what it lacks says the module `mend`.
@@ -15,26 +15,23 @@ mod discard;
 mod durable;
 mod guard;
 mod known;
-mod locks;
 mod mend;
 mod plan;
 mod retire;
 mod row;
 
 pub use durable::SuperblockCopies;
-pub(crate) use guard::{FirstSuperblock, SuperblockBytes};
 pub use known::Witness;
-pub(crate) use locks::Locks;
-pub(crate) use mend::absent_since;
 pub use retire::wipe_superblocks;
 
 use crate::chunk::Chunk;
 use crate::layout::Way;
+use crate::locks::RowKey;
 use crate::pool::Pool;
 use crate::{DeviceSet, Volume, WriteError};
 use brindle_ondisk::{DevId, Logical, to_u64, to_usize};
 use plan::Plan;
-use row::{Row, RowKey};
+use row::Row;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

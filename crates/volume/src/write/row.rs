@@ -5,6 +5,7 @@ use super::plan::{Plan, Unit, is_there, missing_attempt};
 use crate::chunk::Chunk;
 use crate::device::count;
 use crate::layout::{Run, STRIP_BYTES};
+use crate::locks::RowKey;
 use crate::parity::syndromes;
 use crate::pool::Pool;
 use crate::{Attempt, WriteError};
@@ -13,13 +14,6 @@ use brindle_ondisk::{BlockGroupType, Logical, TreeContext, to_u64, to_usize};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Address of a row: its chunk and its number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct RowKey {
-    pub(crate) chunk: Logical,
-    pub(crate) row: u64,
-}
 
 /// Contents to be written to a row.
 #[derive(Debug)]
