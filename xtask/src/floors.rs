@@ -33,9 +33,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ("crates/brindle/src/logging", &["floods", "repeats"]),
     ("crates/care/src/extract", &["copy", "output_file"]),
     ("crates/care/src/receive", &["contents", "subvolume"]),
-    ("crates/policy/src/tier", &["files", "plan", "shortage"]),
-    ("crates/sim/src/drive", &["geometry", "hard_disk"]),
-    ("crates/testing/src/crash", &["history", "tally"]),
     // A pool has the choice among mirrors, and a device the load by readers: both are states of `read`, and `read` is told
     // by way of the pool.
     ("crates/volume/src", &["device", "pool", "read"]),

@@ -42,6 +42,16 @@ pub enum PlacementClass {
     Bulk,
 }
 
+impl PlacementClass {
+    /// The other class.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Fast => Self::Bulk,
+            Self::Bulk => Self::Fast,
+        }
+    }
+}
+
 impl fmt::Display for PlacementClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

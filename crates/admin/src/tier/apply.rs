@@ -6,7 +6,7 @@ use crate::balance::Relocated;
 use crate::control::Mounted;
 use brindle_ondisk::BlockGroupType;
 use brindle_policy::tier::TierPool;
-use brindle_policy::tier::plan::{Move, Pass, Plan, Wanted, fences, fences_for, highest, other, plan};
+use brindle_policy::tier::plan::{Move, Pass, Plan, Wanted, fences, fences_for, highest, plan};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -180,7 +180,7 @@ impl Work<'_> {
         let inventory = self.fences.unfenced(self.mounted.inventory()?);
         let pool = (self.classify)(&inventory);
         let fences = match chunk.open {
-            0 => fences(&pool, other(pass.target)),
+            0 => fences(&pool, pass.target.other()),
             _ => fences_for(&pool, chunk.kind),
         };
         if self.fences.stand_around(&fences) {
@@ -194,7 +194,7 @@ impl Work<'_> {
     /// plan, into holes: the next fence leaves less of them. None if that can't help.
     fn squeeze(&self, plan: &Plan, inventory: &Inventory) -> Option<Pass> {
         let (pool, target) = ((self.classify)(inventory), plan.passes.first()?.target);
-        let class = other(target);
+        let class = target.other();
         let moves = highest(&pool, class);
         let pass = Pass { target, moves, fences: fences(&pool, class), holds: false };
         (!pass.moves.is_empty()).then_some(pass)

@@ -162,7 +162,7 @@ pub fn plan(pool: &TierPool, wanted: Wanted) -> Plan {
     let mut plan = Plan::default();
     for class in [PlacementClass::Fast, PlacementClass::Bulk] {
         if pool.count(class) == 0 {
-            plan.shortages.push(Shortage::OneClass(other(class)));
+            plan.shortages.push(Shortage::OneClass(class.other()));
             return plan;
         }
     }
@@ -218,7 +218,7 @@ pub fn fences_for(pool: &TierPool, kind: BlockGroupType) -> Vec<Fence> {
     let Some(class) = Content::of(kind).class() else { return Vec::new() };
     let space = DeviceGaps::behind_fences(pool, pool, &BTreeSet::new(), class);
     let open = space.open(kind, class, open_count(pool, kind));
-    let mut fences = fences(pool, other(class));
+    let mut fences = fences(pool, class.other());
     fences.retain(|fence| !open.contains(&fence.devid));
     fences
 }
@@ -261,14 +261,6 @@ pub fn highest(pool: &TierPool, class: PlacementClass) -> Vec<Move> {
         }
     }
     found.into_values().collect()
-}
-
-/// The other class.
-pub fn other(class: PlacementClass) -> PlacementClass {
-    match class {
-        PlacementClass::Fast => PlacementClass::Bulk,
-        PlacementClass::Bulk => PlacementClass::Fast,
-    }
 }
 
 /// The pass that moves to a class what belongs there, in a pool of which only what is `left` still lies where it did;

@@ -1,6 +1,5 @@
 //! Shortages of devices: why a pool can't lie any better than it does. None of them is a failure.
 
-use super::plan::other;
 use super::{Content, TierPool};
 use crate::placement::{Fit, PlacementClass};
 use brindle_ondisk::Profile;
@@ -46,7 +45,7 @@ pub fn shortages(pool: &TierPool, class: PlacementClass) -> Vec<Shortage> {
 pub fn all_shortages(pool: &TierPool) -> Vec<Shortage> {
     const CLASSES: [PlacementClass; 2] = [PlacementClass::Fast, PlacementClass::Bulk];
     match CLASSES.into_iter().find(|class| pool.count(*class) == 0) {
-        Some(class) => vec![Shortage::OneClass(other(class))],
+        Some(class) => vec![Shortage::OneClass(class.other())],
         None => CLASSES.into_iter().flat_map(|class| shortages(pool, class)).collect(),
     }
 }
@@ -88,7 +87,7 @@ fn number(number: usize) -> String {
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OneClass(class) => write!(f, "there are no {} devices, all are {class}", other(*class)),
+            Self::OneClass(class) => write!(f, "there are no {} devices, all are {class}", class.other()),
             Self::TooFewDevices { content, profile, class, found } => {
                 if let (Some(copies), Some(remedy)) = (self.copies(), self.remedy()) {
                     return write!(f, "{content} of profile {profile}: {copies} is right; {remedy}");

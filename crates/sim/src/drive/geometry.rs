@@ -4,7 +4,7 @@
 //! track is how often the platters have turned, the angle what is left. Zones, short strokes, and the revolution that is
 //! lost by coming a moment too late follow from it; head and track switches are taken to be hidden by skew.
 
-use super::hard_disk::HardDiskParameters;
+use super::hard_disk_parameters::HardDiskParameters;
 
 /// Positions on a hard disk, and how long it takes to get from one to another.
 #[derive(Clone, Debug)]

@@ -1,89 +1,10 @@
 //! A hard disk: one head, platters that turn, a queue from which it takes what is nearest, and caches.
 
 use super::geometry::Geometry;
+use super::hard_disk_parameters::HardDiskParameters;
 use super::write_cache::WriteCache;
 use super::{Answers, Completion, DriveCounts, DriveRequest, DriveRequestKind, transfer_ns};
 use std::collections::VecDeque;
-
-/// Parameters of a hard disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HardDiskParameters {
-    /// Size in bytes.
-    pub size_bytes: u64,
-    /// Throughput at the outer edge, where it begins.
-    pub outer_bytes_per_second: u64,
-    /// Throughput at the inner edge.
-    pub inner_bytes_per_second: u64,
-    /// Rotation speed.
-    pub revolutions_per_minute: u64,
-    /// Seek times to the next track, over a third of all, and over all.
-    pub seek_ns: [u64; 3],
-    /// Additional time for a write.
-    pub write_settle_ns: u64,
-    /// Time that the firmware adds to a seek, to be sure not to come late.
-    pub margin_ns: u64,
-    /// Time of a command.
-    pub command_ns: u64,
-    /// Throughput of its cache.
-    pub interface_bytes_per_second: u64,
-    /// Number of requests it chooses from.
-    pub queue_depth: usize,
-    /// Longest time for which a request waits for nearer ones.
-    pub wait_ns_max: u64,
-    /// Bytes of the write cache.
-    pub write_cache_bytes: u64,
-    /// Idle time after the last read before the write cache drains.
-    pub write_idle_ns: u64,
-    /// Number of streams it remembers.
-    pub read_segments: usize,
-    /// Bytes cached of each stream.
-    pub read_segment_bytes: u64,
-    /// Bytes that it reads ahead while idle.
-    pub look_ahead_bytes: u64,
-    /// Idle time after which the platters stop; `None` if they always turn.
-    pub spin_down_ns: Option<u64>,
-    /// Time that the platters take to start again.
-    pub spin_up_ns: u64,
-}
-
-impl Default for HardDiskParameters {
-    fn default() -> Self {
-        Self {
-            size_bytes: 2_000_398_934_016,
-            outer_bytes_per_second: 210 << 20,
-            inner_bytes_per_second: 100 << 20,
-            revolutions_per_minute: 7200,
-            seek_ns: [900_000, 8_500_000, 18_000_000],
-            write_settle_ns: 500_000,
-            margin_ns: 300_000,
-            command_ns: 60_000,
-            interface_bytes_per_second: 550_000_000,
-            queue_depth: 32,
-            wait_ns_max: 800_000_000,
-            write_cache_bytes: 64 << 20,
-            write_idle_ns: 4_000_000,
-            read_segments: 32,
-            read_segment_bytes: 4 << 20,
-            look_ahead_bytes: 2 << 20,
-            spin_down_ns: None,
-            spin_up_ns: 7_000_000_000,
-        }
-    }
-}
-
-impl HardDiskParameters {
-    /// An older, smaller disk.
-    pub fn old() -> Self {
-        Self {
-            size_bytes: 250_059_350_016,
-            outer_bytes_per_second: 110 << 20,
-            inner_bytes_per_second: 55 << 20,
-            seek_ns: [900_000, 9_000_000, 18_000_000],
-            write_cache_bytes: 8 << 20,
-            ..Self::default()
-        }
-    }
-}
 
 /// A hard disk.
 #[derive(Clone, Debug)]

@@ -8,6 +8,7 @@
 mod counts;
 mod geometry;
 mod hard_disk;
+mod hard_disk_parameters;
 mod solid;
 mod write_cache;
 
@@ -17,7 +18,8 @@ mod liveness;
 mod tests;
 
 pub use counts::DriveCounts;
-pub use hard_disk::{HardDisk, HardDiskParameters};
+pub use hard_disk::HardDisk;
+pub use hard_disk_parameters::HardDiskParameters;
 pub use solid::{Solid, SolidParameters};
 
 use std::cmp::Reverse;

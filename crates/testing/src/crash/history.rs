@@ -1,12 +1,15 @@
 //! History of operations, and their places in the record of the devices.
 
-use super::tally::Kinds;
 use super::{CrashGuarantees, Subject};
 use crate::model::{Errno, Expectation, Model};
 use crate::operations::{Generator, Mix, Operation, Target, apply_both, compare};
 use brindle_device::WritableDevice;
 use brindle_sim::{CrashDevice, Fault, FaultyDevice, Recorder, Recording};
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+
+/// Operations of a history by kind.
+pub(super) type Kinds = BTreeMap<&'static str, u64>;
 
 /// A run of operations on devices that wrote everything down.
 pub(super) struct History {

@@ -4,16 +4,13 @@
 //! kernel saw, the operations by kind, and the fingerprint of each state, so that a chore that runs many tests can tell how many
 //! different states it has seen.
 
-use super::history::History;
+use super::history::{History, Kinds};
 use crate::model::{Inode, Model, RenameRule};
 use crate::operations::Operation;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::Write as _;
-
-/// Operations of a history by kind.
-pub(super) type Kinds = BTreeMap<&'static str, u64>;
 
 /// Content of a line of the tally.
 pub(super) struct Line<'a> {

@@ -1,9 +1,9 @@
 //! Many crashes of one subject.
 
 use super::Subject;
-use super::history::{History, Script, record};
+use super::history::{History, Kinds, Script, record};
 use super::state::{examine, referee};
-use super::tally::{Kinds, Line};
+use super::tally::Line;
 use crate::operations::Mix;
 use brindle_sim::{CrashState, LossMode, Random, Replay};
 use std::collections::HashSet;

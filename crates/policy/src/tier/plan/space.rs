@@ -1,6 +1,6 @@
 //! Free ranges of all devices, and where new chunks would lie on them.
 
-use super::{fence, other};
+use super::fence;
 use crate::placement::{
     AllocationHint, ChunkLimits, ChunkPlan, ChunkRequest, DeviceSummary, PlacementClass, PlacementMode,
     STRIP_BYTES, place_chunk,
@@ -43,7 +43,7 @@ impl<'a> DeviceGaps<'a> {
     ) -> Self {
         let mut afterwards = left.clone();
         afterwards.chunks.retain(|chunk| !moved.contains(&chunk.logical));
-        let others = left.devices.iter().filter(|device| device.class == other(target));
+        let others = left.devices.iter().filter(|device| device.class == target.other());
         let gaps_of = |device: &TierDevice| {
             let end = fence(today, device.devid).map_or(device.total_bytes, |fence| fence.fenced_bytes);
             (device.devid, afterwards.gaps(device.devid, end))
@@ -57,11 +57,11 @@ impl<'a> DeviceGaps<'a> {
         if count == 0 {
             return Vec::new();
         }
-        let roomiest = self.first(kind, other(class), count, &self.gaps);
+        let roomiest = self.first(kind, class.other(), count, &self.gaps);
         if self.is_right_by_the_kernel(kind, class, &roomiest) {
             return roomiest;
         }
-        self.first(kind, other(class), count, &self.fenced)
+        self.first(kind, class.other(), count, &self.fenced)
     }
 
     /// The first devices of a class as the kernel would choose among them.
@@ -101,7 +101,7 @@ impl<'a> DeviceGaps<'a> {
         };
         let needed = usize::from(self.request(kind).profile.attributes().devs_max).saturating_sub(open);
         let is_enough = open > 0 && self.pool.devices.iter().filter(has_room).count() >= needed;
-        if is_enough { other(class) } else { class }
+        if is_enough { class.other() } else { class }
     }
 
     /// Returns true if the kernel, which looks at all devices, would put the next chunk where it is well placed: these devices of the
