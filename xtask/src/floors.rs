@@ -31,8 +31,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ("crates/brindle/src/commands/tier", &["apply", "plan", "recover"]),
     ("crates/brindle/src/dump", &["extent_items", "file_items", "item", "pool_items"]),
     ("crates/brindle/src/logging", &["floods", "repeats"]),
-    ("crates/care/src/extract", &["copy", "output_file"]),
-    ("crates/care/src/receive", &["contents", "subvolume"]),
     // A pool has the choice among mirrors, and a device the load by readers: both are states of `read`, and `read` is told
     // by way of the pool.
     ("crates/volume/src", &["device", "pool", "read"]),

@@ -2,8 +2,10 @@
 
 use super::output_file::OutputFile;
 use super::target::Directory;
-use super::{Context, Failure};
+use super::{Context, Failure, count};
 use brindle_fs::{Attributes, FsError, OpenFile, Whence};
+use rustix::io::Errno;
+use std::ops::Deref;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
@@ -16,6 +18,54 @@ pub(super) const SEGMENT_BYTES: u64 = 64 << 20;
 const CHUNK_BYTES: usize = 512 << 10;
 /// Unit in bytes that is given up together where data can't be had.
 const SECTOR_BYTES: usize = 4096;
+
+/// A file that is filled, by one thread or by several. When it goes, which is after its last part, the file is finished.
+pub(super) struct Filling<'c>(OutputFile<'c>);
+
+impl<'c> Filling<'c> {
+    /// Makes an empty file, to be filled in `parts` parts.
+    pub(super) fn make(
+        context: &'c Context<'c>,
+        directory: Arc<Directory<'c>>,
+        name: &[u8],
+        attributes: Attributes,
+        parts: u64,
+    ) -> Result<Self, Errno> {
+        OutputFile::make(context, directory, name, attributes, parts).map(Self)
+    }
+
+    /// Gives it one of the names that have been waiting.
+    fn add_name(&self, directory: Arc<Directory<'c>>, name: &[u8]) {
+        let Self(file) = self;
+        match file.link(&directory, name) {
+            Ok(()) => count(&file.context.counts.links),
+            Err(Errno::MLINK | Errno::XDEV) => whole(file.context, directory, name, file.attributes),
+            Err(error) => file.context.fail(&directory.path_of(name), Failure::Link(error)),
+        }
+    }
+}
+
+impl<'c> Deref for Filling<'c> {
+    type Target = OutputFile<'c>;
+
+    fn deref(&self) -> &OutputFile<'c> {
+        &self.0
+    }
+}
+
+impl Drop for Filling<'_> {
+    fn drop(&mut self) {
+        let (is_published, names) = self.0.finish();
+        for (directory, name) in names {
+            if is_published {
+                self.add_name(directory, &name);
+            } else if !self.context.observer.is_stopped() {
+                let first = String::from_utf8_lossy(&self.path);
+                self.context.fail(&directory.path_of(&name), Failure::FirstLost(first.into_owned()));
+            }
+        }
+    }
+}
 
 /// A piece of work.
 pub(super) enum Job<'c> {
@@ -31,7 +81,7 @@ pub(super) enum Job<'c> {
     /// Part of a file that has been made.
     Segment {
         /// The file.
-        file: Arc<OutputFile<'c>>,
+        file: Arc<Filling<'c>>,
         /// The first byte.
         start: u64,
         /// The byte after the last.
@@ -81,7 +131,7 @@ fn file<'c>(
     buffer: &mut Vec<u8>,
 ) {
     let path = directory.path_of(name);
-    match OutputFile::make(context, directory, name, attributes, 1) {
+    match Filling::make(context, directory, name, attributes, 1) {
         Ok(file) => copy(context, &file, 0..file.attributes.size, buffer),
         Err(error) => context.fail(&path, Failure::Make(error)),
     }

@@ -1,6 +1,5 @@
 //! Files of the destination.
 
-use super::copy;
 use super::count;
 use super::metadata;
 use super::target::Directory;
@@ -13,10 +12,10 @@ use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A file of the destination. When it goes, which is after its last part, it gets owner, mode, times and its
-/// names; or, if one of its parts was not done, nothing is left of it.
+/// A file of the destination. After its last part it gets owner, mode, times and its names; or, if one of its parts was not
+/// done, nothing is left of it.
 pub(super) struct OutputFile<'c> {
-    context: &'c Context<'c>,
+    pub(super) context: &'c Context<'c>,
     unfinished: Unfinished,
     /// Attributes of the finished file.
     pub(super) attributes: Attributes,
@@ -32,10 +31,13 @@ pub(super) struct OutputFile<'c> {
 /// The other names of a file that may not be there yet.
 pub(super) type SharedLinks<'c> = Arc<Mutex<Links<'c>>>;
 
+/// A further name of a file: its directory, and its name there.
+pub(super) type WaitingName<'c> = (Arc<Directory<'c>>, Vec<u8>);
+
 /// State of a file, for threads that give it another name.
 pub(super) enum Links<'c> {
     /// Filling; the file gets these names when that is done.
-    Waiting(Vec<(Arc<Directory<'c>>, Vec<u8>)>),
+    Waiting(Vec<WaitingName<'c>>),
     /// Finished; the file has its first name.
     Published,
     /// Failed; the file could not be made.
@@ -118,33 +120,21 @@ impl<'c> OutputFile<'c> {
         true
     }
 
-    /// Gives it one of the names that have been waiting.
-    fn add_name(&self, directory: Arc<Directory<'c>>, name: &[u8]) {
-        let make = || linkat(&*self.directory, &*self.name, &*directory, name, AtFlags::empty());
-        match directory.replacing(name, make) {
-            Ok(()) => count(&self.context.counts.links),
-            Err(Errno::MLINK | Errno::XDEV) => copy::whole(self.context, directory, name, self.attributes),
-            Err(error) => {
-                self.context.fail(&directory.path_of(name), Failure::Link(error));
-            }
-        }
-    }
-}
-
-impl Drop for OutputFile<'_> {
-    fn drop(&mut self) {
+    /// Gives the file its name, or leaves nothing of it; returns true if it has it, and the further names that have been
+    /// waiting for that.
+    pub(super) fn finish(&mut self) -> (bool, Vec<WaitingName<'c>>) {
         let is_published = self.publish();
         let after = if is_published { Links::Published } else { Links::Lost };
-        let before = std::mem::replace(&mut *lock(&self.links), after);
-        let Links::Waiting(names) = before else { return };
-        for (directory, name) in names {
-            if is_published {
-                self.add_name(directory, &name);
-            } else if !self.context.observer.is_stopped() {
-                let first = String::from_utf8_lossy(&self.path);
-                self.context.fail(&directory.path_of(&name), Failure::FirstLost(first.into_owned()));
-            }
+        match std::mem::replace(&mut *lock(&self.links), after) {
+            Links::Waiting(names) => (is_published, names),
+            Links::Published | Links::Lost => (is_published, Vec::new()),
         }
+    }
+
+    /// Gives the finished file a further name.
+    pub(super) fn link(&self, directory: &Directory<'c>, name: &[u8]) -> Result<(), Errno> {
+        let make = || linkat(&*self.directory, &*self.name, directory, name, AtFlags::empty());
+        directory.replacing(name, make)
     }
 }
 

@@ -1,9 +1,9 @@
 //! The walk over the tree: makes directories, links and special files, and hands out the rest.
 
-use super::copy::{Batch, Job, SEGMENT_BYTES};
+use super::copy::{Batch, Filling, Job, SEGMENT_BYTES};
 use super::count;
 use super::metadata;
-use super::output_file::{Links, OutputFile, SharedLinks, lock};
+use super::output_file::{Links, SharedLinks, lock};
 use super::target::Directory;
 use super::{Context, Failure, Note};
 use brindle_fs::{Attributes, DirectoryEntry, FileType, InodeId};
@@ -222,7 +222,7 @@ impl<'c> Walk<'c> {
         // What has other names is known to them at once, and what goes out in segments is shared by them.
         let parts = attributes.size.div_ceil(SEGMENT_BYTES);
         let path = directory.path_of(name);
-        let file = match OutputFile::make(self.context, directory, name, attributes, parts) {
+        let file = match Filling::make(self.context, directory, name, attributes, parts) {
             Ok(file) => Arc::new(file),
             Err(error) => {
                 self.context.fail(&path, Failure::Make(error));

@@ -3,7 +3,7 @@
 use super::error::ReceiveProblem;
 use super::known::Known;
 use super::path;
-use super::subvolume::Incoming;
+use super::subvolume::{Incoming, Opened};
 use brindle_fs::{
     AllocateMode, AttributeChange, Compression, FileType, InodeId, OpenFile, RangePair, decompress,
 };
@@ -21,13 +21,6 @@ const ALLOCATE_MODES: [(u32, AllocateMode); 5] = [
     (0x10, AllocateMode::ZeroRange),
     (0x1 | 0x10, AllocateMode::ZeroRangeKeepSize),
 ];
-
-/// A file that stays open from one command to the next.
-#[derive(Debug)]
-pub(super) struct Opened {
-    path: Vec<u8>,
-    file: OpenFile,
-}
 
 /// A source of a clone.
 struct Source<'c> {

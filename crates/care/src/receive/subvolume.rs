@@ -1,14 +1,20 @@
 //! One subvolume while it is received.
 
-use super::contents::Opened;
 use super::error::ReceiveProblem;
 use super::known::Known;
 use super::path::{self, Found};
-use brindle_fs::{Filesystem, InodeId, NewInode, RootId};
+use brindle_fs::{Filesystem, InodeId, NewInode, OpenFile, RootId};
 use brindle_stream::{Command, Origin};
 
 /// Permissions of a subvolume's root, until the stream sets others.
 const ROOT_PERMISSIONS: u32 = 0o700;
+
+/// A file that stays open from one command to the next.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) path: Vec<u8>,
+    pub(super) file: OpenFile,
+}
 
 /// A subvolume that is being received.
 #[derive(Debug)]
