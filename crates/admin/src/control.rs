@@ -2,7 +2,7 @@
 //! lists.
 
 use crate::call;
-use crate::tier::host;
+use crate::sysfs;
 use brindle_ondisk::{DevId, QgroupId, Uuid};
 use brindle_uapi::message::{
     self, BY_ID, CommitsReport, DeviceInfo, DeviceStatistics, FilesystemInfo, HintRequest, Label, READ_ONLY,
@@ -259,7 +259,7 @@ impl Mounted {
 
     /// Returns true if the kernel says that a device is missing; a mount of brindle says it in [`space`](Self::space).
     pub fn is_missing(&self, devid: u64) -> Result<bool, ControlError> {
-        Ok(self.is_of_kernel() && host::is_missing(&Uuid(self.filesystem()?.fsid), DevId::new(devid)))
+        Ok(self.is_of_kernel() && sysfs::is_missing(&Uuid(self.filesystem()?.fsid), DevId::new(devid)))
     }
 
     /// Reason for which a mount of brindle's is not written, or not any more; `None` if it is, if it was mounted read-only, or if it is

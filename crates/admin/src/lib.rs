@@ -21,6 +21,7 @@ pub mod scrub;
 pub mod search;
 mod settings;
 pub mod subvolumes;
+mod sysfs;
 pub mod tier;
 pub mod trees;
 pub mod usage;

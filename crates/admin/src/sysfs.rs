@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// Operation of which the kernel runs one at a time (`exclusive_operation`): `none`, `balance`,
 /// `balance paused`, `resize`, ...; kernels before 5.10 do not say.
-pub fn exclusive_operation(fsid: &Uuid) -> Option<String> {
+pub(crate) fn exclusive_operation(fsid: &Uuid) -> Option<String> {
     read(fsid, "exclusive_operation")
 }
 

@@ -1,7 +1,8 @@
-//! Command line: the top of the argument tree, and the options common to several commands.
+//! Command line: the top of the argument tree.
 
 use crate::commands::Command;
-use clap::{ArgAction, Args, Parser};
+use crate::options::Verbosity;
+use clap::Parser;
 
 /// Command line of brindle.
 #[derive(Parser, Debug)]
@@ -36,22 +37,3 @@ EXIT STATUS
 ENVIRONMENT
   BRINDLE_LOG  what is logged to standard error, such as `debug` or `brindle_volume=trace`;
                overrides -v and -q";
-
-/// Verbosity of messages on standard error.
-#[derive(Args, Debug, Clone, Copy, Default)]
-pub(crate) struct Verbosity {
-    /// Say more on standard error; twice for still more
-    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Global options")]
-    pub(crate) verbose: u8,
-    /// Say nothing on standard error but why a command failed; mkfs, as mkfs.btrfs, nothing on standard output either
-    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Global options")]
-    pub(crate) quiet: bool,
-}
-
-/// The choice between text and JSON.
-#[derive(Args, Debug, Clone, Copy, Default)]
-pub(crate) struct JsonOption {
-    /// Report as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}

@@ -6,12 +6,14 @@
 //! otherwise wait for the log.
 
 mod floods;
+mod lines;
 mod repeats;
 mod system;
 
-use crate::cli::Verbosity;
+use crate::options::Verbosity;
 use anyhow::{Result, bail};
-use repeats::{Line, Repeats};
+use lines::Line;
+use repeats::Repeats;
 use std::collections::HashSet;
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};

@@ -9,6 +9,7 @@ mod damage;
 mod dump;
 mod format;
 mod logging;
+mod options;
 mod output;
 mod words;
 
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
         is_json |= words::asks_for_json(&arguments);
         let cli = cli::Cli::parse_from(arguments);
         logging::start(&cli.verbosity)?;
-        commands::run(cli.command, cli.verbosity)
+        commands::run(cli.command, cli.verbosity, &command)
     });
     let code = match done {
         Ok(code) => code,

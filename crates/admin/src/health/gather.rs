@@ -7,7 +7,7 @@ use crate::control::{ControlError, Mounted};
 use crate::pool::{AdminError, BrindleMount, PoolFacts, Reach};
 use crate::quotas::are_inconsistent;
 use crate::scrub::last_scrub;
-use crate::tier::host;
+use crate::sysfs;
 use crate::{WriteBack, devices::name_of_change};
 use brindle_cache::open_device;
 use brindle_care::scrub::ScrubRecord;
@@ -115,7 +115,7 @@ impl PoolHealth {
 fn has_wrong_quotas(mounted: &Mounted, fsid: &Uuid) -> Result<bool, AdminError> {
     if mounted.is_of_kernel() {
         let is_counting = mounted.quota_rescan().ok().flatten().is_some();
-        return Ok(host::has_wrong_quotas(fsid) && !is_counting);
+        return Ok(sysfs::has_wrong_quotas(fsid) && !is_counting);
     }
     let wrong = unless_closed(are_inconsistent(mounted).map(Some))?;
     Ok(wrong.unwrap_or(false))
@@ -142,7 +142,7 @@ fn device_of(mounted: &Mounted, fsid: &Uuid, info: &DeviceInfo) -> Result<Device
         Err(ControlError::Refused { source: Errno::NODEV, .. }) => None,
         Err(error) => return Err(error.into()),
     };
-    let is_missing = path.is_empty() || (mounted.is_of_kernel() && host::is_missing(fsid, devid));
+    let is_missing = path.is_empty() || (mounted.is_of_kernel() && sysfs::is_missing(fsid, devid));
     let class = (mounted.is_of_kernel() && !is_missing).then(|| class_by_host(Path::new(&path)));
     Ok(DeviceHealth {
         devid,
@@ -212,7 +212,9 @@ fn unless_closed<T>(answer: Result<Option<T>, AdminError>) -> Result<Option<T>, 
 
 /// The operation of which the kernel runs one at a time.
 fn kernel_jobs(mounted: &Mounted, fsid: &Uuid) -> Vec<Job> {
-    let Some(name) = host::exclusive_operation(fsid).filter(|name| name != "none") else { return Vec::new() };
+    let Some(name) = sysfs::exclusive_operation(fsid).filter(|name| name != "none") else {
+        return Vec::new();
+    };
     let (name, is_running) = match name.strip_suffix(" paused") {
         Some(name) => (name.to_owned(), false),
         None => (name, true),

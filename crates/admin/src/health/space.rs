@@ -1,7 +1,7 @@
 //! Space of a pool: as a mount of brindle reports it, as the kernel tells it in `/sys`, or of a pool that is not mounted.
 
 use super::{DeviceHealth, GroupHealth, RoomHealth, SpaceHealth};
-use crate::tier::host;
+use crate::sysfs;
 use brindle_ondisk::{BlockGroupType, Profile, Uuid};
 use brindle_policy::placement::{
     AllocationHint, ChunkRequest, DeviceSummary, PlacementClass, PlacementMode, room_for,
@@ -62,7 +62,7 @@ impl SpaceHealth {
 
     /// Space of a pool that the kernel has mounted, on these devices.
     pub(super) fn of_kernel(fsid: &Uuid, devices: &[DeviceHealth]) -> Self {
-        let groups: Vec<GroupHealth> = host::block_groups(fsid)
+        let groups: Vec<GroupHealth> = sysfs::block_groups(fsid)
             .into_iter()
             .map(|(kind, total_bytes, used_bytes)| GroupHealth { kind, class: None, total_bytes, used_bytes })
             .collect();

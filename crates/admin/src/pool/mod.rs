@@ -14,6 +14,7 @@ mod kernel_replace;
 mod offline;
 mod replace;
 mod served;
+pub mod tiers;
 
 pub use change::{Change, Changed};
 pub use error::AdminError;

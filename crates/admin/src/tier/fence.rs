@@ -1,9 +1,10 @@
 //! Fences: devices made smaller for a while.
 
 use super::journal::{FencedDevice, Journal, StateDirectory};
-use super::{Inventory, MountedDevice, TierError, host};
+use super::{Inventory, MountedDevice, TierError};
 use crate::balance::BalanceState;
 use crate::control::Mounted;
+use crate::sysfs;
 use brindle_ondisk::{DevId, Uuid};
 use brindle_policy::tier::plan::Fence;
 
@@ -156,7 +157,7 @@ pub fn recover<P: FencedPool + ?Sized>(
 
 /// Says what the kernel does, if it does anything that nothing else may be done beside.
 pub(super) fn refuse_if_busy(fsid: &Uuid) -> Result<(), TierError> {
-    match host::exclusive_operation(fsid) {
+    match sysfs::exclusive_operation(fsid) {
         Some(operation) if operation != "none" => Err(TierError::Busy(operation)),
         _ => Ok(()),
     }

@@ -1,7 +1,7 @@
 //! Devices and chunks of a mounted pool.
 
-use super::host;
 use crate::control::{ControlError, Mounted};
+use crate::sysfs;
 use brindle_ondisk::item::{Chunk, WriteBackHeader};
 use brindle_ondisk::{DevId, Item, Key, KeyType, Logical, ObjectId, RootId, Uuid};
 use brindle_policy::tier::{TierChunk, TierStripe};
@@ -80,8 +80,8 @@ impl Mounted {
                 uuid: item.uuid,
                 total_bytes: info.total_bytes,
                 stored: item.device_type.get(),
-                is_missing: path.as_os_str().is_empty() || host::is_missing(fsid, item.devid),
-                is_seed: host::is_seed(fsid, item.devid),
+                is_missing: path.as_os_str().is_empty() || sysfs::is_missing(fsid, item.devid),
+                is_seed: sysfs::is_seed(fsid, item.devid),
                 path,
             });
         }

@@ -5,7 +5,7 @@
 //! # The walk
 //!
 //! 1. [`inventory`] looks: `TREE_SEARCH` lists devices, chunks and block groups, `DEV_INFO` paths and sizes, and sysfs
-//!    ([`host`]) says whether the pool is busy, and how full its chunks are.
+//!    ([`sysfs`](crate::sysfs)) says whether the pool is busy, and how full its chunks are.
 //! 2. [`apply`](apply::apply) plans, puts up the fences of the first pass, and has the kernel relocate one chunk after
 //!    the other, by a balance whose filter is the chunk's first address. One chunk a call is the unit of progress, of
 //!    the rate limit and of stopping. Then the fences are taken down, and it looks again, until nothing lies
@@ -15,7 +15,7 @@
 //!    The loop, and the rule of trying again after a failure, are those of [`brindle_care::tier::keep`].
 //! 4. [`fence`] resizes. Before the first resize, [`journal`] writes down, and makes durable, what the sizes were.
 //!
-//! A mount of brindle places what is new by itself, and moves chunks by itself: [`served`] has the same keeper ask it to.
+//! A mount of brindle places what is new by itself, and moves chunks by itself: [`pool::tiers`](crate::pool::tiers) has the same keeper ask it to.
 //!
 //! # Why a crash at any point is safe
 //!
@@ -37,19 +37,14 @@ pub mod apply;
 pub mod classes;
 pub mod error;
 pub mod fence;
-pub mod files;
-pub mod host;
 pub mod inventory;
 pub mod journal;
-pub mod served;
 pub mod watch;
 
 pub use apply::{Applied, ApplyOptions, Observer, apply};
 pub use classes::{ClassifiedDevice, classes_of_mount, classified, require_no_seed};
 pub use error::TierError;
 pub use fence::{FencedPool, Fences, Restored, recover};
-pub use files::{FileFacts, files_of_mount, files_of_pool};
 pub use inventory::{Inventory, MountedDevice};
 pub use journal::{Journal, StateDirectory};
-pub use served::{ServedObserver, ServedOptions, keep_served};
 pub use watch::{WatchOptions, watch};

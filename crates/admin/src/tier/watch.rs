@@ -2,8 +2,9 @@
 
 use super::apply::apply_locked;
 use super::fence::refuse_if_busy;
-use super::{ApplyOptions, Fences, Inventory, Observer, StateDirectory, TierError, host, recover};
+use super::{ApplyOptions, Fences, Inventory, Observer, StateDirectory, TierError, recover};
 use crate::control::{ControlError, Mounted};
+use crate::sysfs;
 use brindle_care::tier::keep::{Kept, Looked, Retry, keep};
 use brindle_ondisk::{DevId, Uuid};
 use brindle_policy::placement::PlacementClass;
@@ -59,7 +60,7 @@ pub fn watch(
 }
 
 /// Waits, unless it is told to stop. Returns false then.
-pub(super) fn pause(time: Duration, is_stopped: &dyn Fn() -> bool) -> bool {
+pub(crate) fn pause(time: Duration, is_stopped: &dyn Fn() -> bool) -> bool {
     let begin = Instant::now();
     while !is_stopped() {
         let left = time.saturating_sub(begin.elapsed());
@@ -105,7 +106,7 @@ impl Kept for Guard<'_> {
 
 impl Guard<'_> {
     fn look_closely(&mut self) -> Result<(), TierError> {
-        let fullness = |content| host::fullness(&self.fsid, content).unwrap_or_default();
+        let fullness = |content| sysfs::fullness(&self.fsid, content).unwrap_or_default();
         let (metadata, data) = (fullness("metadata"), fullness("data"));
         let stands = self.fences.is_closed();
         match (stands, is_fence_due(metadata, data, self.options.marks, stands)) {
@@ -165,7 +166,7 @@ impl Guard<'_> {
             }
             Err(error) => return Err(error),
         }
-        self.seen = Some(host::fullness(&self.fsid, "metadata").unwrap_or(metadata).total_bytes);
+        self.seen = Some(sysfs::fullness(&self.fsid, "metadata").unwrap_or(metadata).total_bytes);
         Ok(())
     }
 }

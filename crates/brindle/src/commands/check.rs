@@ -3,7 +3,6 @@
 mod files;
 mod repair;
 
-use crate::cli::JsonOption;
 use crate::commands::damaged_list::DamagedFilesOption;
 use crate::commands::in_use::warn_if_used;
 use crate::commands::mount_options::MountOptions;
@@ -12,6 +11,7 @@ use crate::commands::rescue::consent::ConsentOptions;
 use crate::commands::usage::wrong_usage;
 use crate::damage;
 use crate::format::UnitMode;
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
 use brindle_care::scrub::DamagedFile;

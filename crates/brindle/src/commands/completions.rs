@@ -1,9 +1,8 @@
 //! `brindle completions`: completions of words for shells.
 
-use crate::cli::Cli;
 use crate::output;
 use anyhow::Result;
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use std::io::Write;
 use std::process::ExitCode;
@@ -21,29 +20,30 @@ pub(crate) struct CompletionsCommand {
 }
 
 /// Runs the command.
-pub(crate) fn run(command: &CompletionsCommand) -> Result<ExitCode> {
+pub(crate) fn run(command: &CompletionsCommand, tree: &Command) -> Result<ExitCode> {
     let mut out = output::stdout();
-    out.write_all(script(command.shell).as_bytes())?;
+    out.write_all(script(command.shell, tree).as_bytes())?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The completions for a shell.
-fn script(shell: Shell) -> String {
+/// The completions of a tree of commands for a shell.
+fn script(shell: Shell, tree: &Command) -> String {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "brindle", &mut script);
+    clap_complete::generate(shell, &mut tree.clone(), "brindle", &mut script);
     String::from_utf8_lossy(&script).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::ValueEnum;
+    use crate::cli::Cli;
+    use clap::{CommandFactory, ValueEnum};
 
     #[test]
     fn completions_of_each_shell_have_the_commands() {
         for shell in Shell::value_variants() {
-            let script = script(*shell);
+            let script = script(*shell, &Cli::command());
             for word in ["scrub", "check-data-csum", "mkfs"] {
                 assert!(script.contains(word), "{shell}: {word}");
             }

@@ -1,12 +1,12 @@
 //! A change of a pool's devices carried out: by this process on a pool that is not mounted, by the one that serves a
 //! mount, or by the kernel.
 
-use crate::cli::JsonOption;
 use crate::commands::balance::work::{observer, progress_bar};
 use crate::commands::place::{administer_devices, administer_reached};
 use crate::commands::stop::Stop;
 use crate::commands::usage::wrong_usage;
 use crate::format::UnitMode;
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Result, bail};
 use brindle_admin::pool::{Change, Changed, DeviceIdentity, Member};

@@ -1,7 +1,7 @@
 //! Detection of writers of a pool that is about to be read: its contents may then change underneath.
 
-use crate::commands::mount::ending::is_written;
-use brindle_ondisk::Uuid;
+use crate::commands::processes::is_written;
+use brindle_admin::Uuid;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fmt;

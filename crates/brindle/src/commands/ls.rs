@@ -1,11 +1,11 @@
 //! `brindle ls`: the names in a directory.
 
-use crate::cli::JsonOption;
 use crate::commands::path::{PathOption, name_json, shown_name};
 use crate::commands::pool::PoolOptions;
 use crate::commands::stat::attributes_json;
 use crate::damage;
 use crate::format::{long_listing_time, mode_text};
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
 use brindle_fs::{Attributes, DirectoryEntry, FileType, Filesystem, InodeId};

@@ -1,8 +1,7 @@
 //! `brindle man`: the man pages.
 
-use crate::cli::Cli;
 use anyhow::{Context, Result};
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,11 +13,11 @@ pub(crate) struct ManCommand {
     directory: PathBuf,
 }
 
-/// Runs the command.
-pub(crate) fn run(command: &ManCommand) -> Result<ExitCode> {
+/// Runs the command, for a tree of commands.
+pub(crate) fn run(command: &ManCommand, tree: &Command) -> Result<ExitCode> {
     let directory = &command.directory;
     let failed = || format!("cannot write man pages to {}", directory.display());
     std::fs::create_dir_all(directory).with_context(failed)?;
-    clap_mangen::generate_to(Cli::command(), directory).with_context(failed)?;
+    clap_mangen::generate_to(tree.clone(), directory).with_context(failed)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -2,13 +2,14 @@
 
 mod rootdir;
 
-use crate::cli::JsonOption;
 use crate::commands::device_word::split_class;
+use crate::commands::quantity::parse_size;
 use crate::commands::stop::Stop;
-use crate::commands::tier::warning;
+use crate::commands::tier_warning;
 use crate::format::UnitMode;
+use crate::options::JsonOption;
 use crate::output;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use brindle_cache::{is_no_path, open_device_to_write};
 use brindle_care::mkfs::{
     FEATURES, Features, MkfsOptions, MkfsReport, NewBlockGroup, NewDevice, PlacementClass, mkfs,
@@ -156,7 +157,7 @@ pub(crate) fn run(command: &MkfsCommand, quiet: bool) -> Result<ExitCode> {
     };
     images.keep();
     if command.small_files.is_some_and(|bytes| bytes > 0) {
-        warning::of_new(&report, "--small-files");
+        tier_warning::of_new(&report, "--small-files");
     }
     for warning in report.warnings.iter().chain(filled.iter().flat_map(|filled| &filled.warnings)) {
         tracing::warn!("{warning}");
@@ -313,18 +314,6 @@ fn parse_uuid(word: &str) -> Result<Uuid> {
     Uuid::parse(word).context("a UUID is 32 hex digits, in groups of 8-4-4-4-12")
 }
 
-/// A number of bytes, with an optional unit of base 1024, as btrfs-progs takes it.
-pub(crate) fn parse_size(word: &str) -> Result<u64> {
-    const UNITS: &[u8] = b"bkmgtpe";
-    let wrong = || anyhow!("a size is a number of bytes, or one followed by K, M, G, T, P or E");
-    let unit = word.bytes().last().map(|last| last.to_ascii_lowercase());
-    let power = unit.and_then(|unit| UNITS.iter().position(|known| *known == unit));
-    let digits = if power.is_some() { &word[..word.len() - 1] } else { word };
-    let number: u64 = digits.parse().map_err(|_| wrong())?;
-    let factor = 1u64 << (10 * power.unwrap_or(0));
-    number.checked_mul(factor).context("the size is too large")
-}
-
 fn random() -> Result<[u8; 16]> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")
@@ -375,7 +364,7 @@ fn print_report(out: &mut impl Write, report: &MkfsReport) -> Result<()> {
         let (class, length) = (device.class.to_string(), size(device.size_bytes));
         writeln!(out, "  {:>3}  {length:>10}  {class:<5}  {}", device.devid, device.name)?;
     }
-    for note in warning::notes_of_new(report) {
+    for note in tier_warning::notes_of_new(report) {
         writeln!(out, "Note: {note}")?;
     }
     Ok(())
@@ -429,7 +418,7 @@ fn report_json(report: &MkfsReport) -> Value {
         "block_groups": report.block_groups.iter().map(group).collect::<Vec<_>>(),
         "devices": devices,
         "warnings": report.warnings,
-        "notes": warning::notes_of_new(report),
+        "notes": tier_warning::notes_of_new(report),
     })
 }
 

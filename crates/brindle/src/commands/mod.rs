@@ -7,6 +7,7 @@ mod check;
 mod completions;
 mod damaged_list;
 mod device;
+mod device_change;
 mod device_property;
 mod device_word;
 mod export;
@@ -27,11 +28,14 @@ mod operands;
 mod path;
 mod place;
 mod pool;
+mod processes;
 mod property;
 mod qgroup;
+mod quantity;
 mod quota;
 mod reached;
 mod receive;
+mod refused;
 mod rescue;
 mod restore;
 mod scrub;
@@ -42,11 +46,12 @@ mod status;
 mod stop;
 mod subvolume;
 mod tier;
+mod tier_warning;
 mod top;
 mod umount;
 pub(crate) mod usage;
 
-use crate::cli::Verbosity;
+use crate::options::Verbosity;
 use anyhow::Result;
 use clap::Subcommand;
 use std::process::ExitCode;
@@ -102,7 +107,7 @@ pub(crate) enum Command {
 }
 
 /// Does it. An error ends with exit code 1, wrong usage with 2.
-pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
+pub(crate) fn run(command: Command, verbosity: Verbosity, tree: &clap::Command) -> Result<ExitCode> {
     match command {
         Command::Filesystem(command) => filesystem::run(command),
         Command::Subvolume(command) => subvolume::run(command, verbosity.quiet),
@@ -133,7 +138,7 @@ pub(crate) fn run(command: Command, verbosity: Verbosity) -> Result<ExitCode> {
         Command::Mkfs(command) => mkfs::run(&command, verbosity.quiet),
         Command::Mount(command) => mount::run(&command),
         Command::Umount(command) => umount::run(&command),
-        Command::Completions(command) => completions::run(&command),
-        Command::Man(command) => man::run(&command),
+        Command::Completions(command) => completions::run(&command, tree),
+        Command::Man(command) => man::run(&command, tree),
     }
 }

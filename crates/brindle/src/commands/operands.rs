@@ -1,6 +1,8 @@
 //! `DEVICE... LAST`: the operands of commands that end in a place. Options may stand anywhere among them.
 
-use clap::{Args, CommandFactory as _, error::ErrorKind};
+use crate::commands::usage::wrong_usage;
+use anyhow::Result;
+use clap::Args;
 use std::path::{Path, PathBuf};
 
 /// Devices, and the place that follows them.
@@ -12,16 +14,14 @@ pub(crate) struct Operands {
 }
 
 impl Operands {
-    /// Ends with the usage of this command if there are too few.
-    pub(crate) fn require(&self, command: &str) {
-        if self.split().is_some() {
-            return;
+    /// Refuses a command line with too few of them.
+    pub(crate) fn require(&self, command: &str) -> Result<()> {
+        match self.split() {
+            Some(_) => Ok(()),
+            None => wrong_usage(format!(
+                "a DEVICE and the place behind it are needed, only one of them is there: see `brindle {command} --help`"
+            )),
         }
-        let mut cli = crate::cli::Cli::command();
-        cli.build();
-        let command = cli.find_subcommand_mut(command).expect("it is being run");
-        let message = "a DEVICE and the place behind it are needed, only one of them is there";
-        command.error(ErrorKind::TooFewValues, message).exit()
     }
 
     /// The devices.

@@ -5,7 +5,8 @@ use crate::commands::filesystem::{mode_name, set_label};
 use crate::commands::mkfs::parse_profile;
 use crate::commands::mount_options::parse_small_files;
 use crate::commands::path::shown_name;
-use crate::commands::tier::{log, warning};
+use crate::commands::tier::log;
+use crate::commands::tier_warning;
 use crate::commands::usage::{OrWrongUsage, wrong_usage};
 use crate::output;
 use anyhow::{Context, Result, bail};
@@ -311,7 +312,7 @@ fn set(SetCommand { path, property, value, devid, options, .. }: &SetCommand) ->
             let (mounted, bytes) = (Mounted::open(path)?, parse_small_files(value).or_wrong_usage()?);
             mounted.set_small_files(bytes)?;
             if bytes > 0 {
-                warning::of_mount(&mounted, "small_files");
+                tier_warning::of_mount(&mounted, "small_files");
             }
         }
         (Property::WriteBack, _) => {
@@ -342,7 +343,7 @@ fn set(SetCommand { path, property, value, devid, options, .. }: &SetCommand) ->
             if value == "fast"
                 && let Ok(mounted) = Mounted::open(path)
             {
-                warning::of_mount(&mounted, "tier fast");
+                tier_warning::of_mount(&mounted, "tier fast");
             }
         }
         (Property::Placement, _) => {

@@ -1,9 +1,9 @@
 //! `brindle quota`: quotas of a pool on and off, and how they are.
 
-use crate::cli::JsonOption;
 use crate::commands::reached::Reached;
+use crate::commands::refused::explain_admin;
 use crate::commands::subvolume::tell;
-use crate::commands::tier::facts::explain_admin;
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Error, Result, anyhow};
 use brindle_admin::quotas::{QuotaMode, Quotas, quotas};

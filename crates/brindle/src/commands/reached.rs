@@ -1,7 +1,7 @@
 //! A pool to look into, by the operands of a command: a mount of the kernel, one of brindle, or devices.
 
 use crate::commands::pool::{PoolOptions, open_pool};
-use crate::commands::tier::facts::explain_admin;
+use crate::commands::refused::explain_admin;
 use anyhow::Result;
 use brindle_admin::subvolumes::{SubvolumeFacts, subvolumes};
 use brindle_admin::trees::Trees;

@@ -1,11 +1,11 @@
 //! `brindle receive`: subvolumes from a stream, by [`brindle_care::receive`].
 
-use crate::cli::JsonOption;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::path::{PathOption, name_json};
 use crate::commands::place::open_devices_to_write;
 use crate::commands::stop::Stop;
 use crate::commands::usage::wrong_usage;
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Context, Result, bail};
 use brindle_admin::Reach;

@@ -1,9 +1,9 @@
 //! `brindle stat`: attributes of an inode.
 
-use crate::cli::JsonOption;
 use crate::commands::path::{PathOption, name_json, shown_name};
 use crate::commands::pool::PoolOptions;
 use crate::format::{Civil, kind_text, mode_text};
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
 use brindle_fs::{Attributes, FileType, Filesystem, Timestamp, Xattr};

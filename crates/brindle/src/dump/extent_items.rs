@@ -1,6 +1,6 @@
 //! Items of the extent, checksum and free space trees in text.
 
-use super::item::{ItemStyle, print_defect};
+use super::style::{ItemStyle, print_defect};
 use super::{Text, key_text, root_name};
 use brindle_ondisk::item::{
     BackRef, BlockGroupItem, ExtentDataRef, ExtentFlags, ExtentItem, FreeSpaceHeader, TreeBlockInfo,

@@ -1,6 +1,6 @@
 //! Items of files in text: inodes, names, xattrs, file extents.
 
-use super::item::{ItemStyle, print_defect};
+use super::style::{ItemStyle, print_defect};
 use super::{Text, joined_flags, key_text, write_c_string};
 use crate::format::Civil;
 use brindle_ondisk::item::{

@@ -1,21 +1,9 @@
 //! One item in text.
 
+use super::style::{ItemStyle, print_defect};
 use super::{Text, extent_items, file_items, pool_items};
-use brindle_ondisk::{Defect, Item, Key};
+use brindle_ondisk::{Item, Key};
 use std::io;
-
-/// Style of printed items.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ItemStyle {
-    /// Length of a checksum, in bytes.
-    pub(crate) checksum_size: usize,
-    /// The least unit of data, in bytes.
-    pub(crate) sectorsize: u32,
-    /// Show `HIDDEN` in place of names and values.
-    pub(crate) hide_names: bool,
-    /// List every checksum of a checksum item.
-    pub(crate) checksums: bool,
-}
 
 /// Prints the contents of an item, below the line that has its key.
 pub(super) fn print_item(out: Text<'_>, key: &Key, data: &[u8], style: &ItemStyle) -> io::Result<()> {
@@ -76,9 +64,4 @@ pub(super) fn print_item(out: Text<'_>, key: &Key, data: &[u8], style: &ItemStyl
             writeln!(out)
         }
     }
-}
-
-/// Says why an item, or what is left of it, can't be shown.
-pub(super) fn print_defect(out: Text<'_>, defect: &Defect) -> io::Result<()> {
-    writeln!(out, "\t\tcorrupt item: {defect}")
 }

@@ -19,14 +19,15 @@ mod item;
 mod key;
 mod node;
 mod pool_items;
+mod style;
 mod superblock;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use item::ItemStyle;
 use key::object_name;
 pub(crate) use key::{key_text, root_name};
 pub(crate) use node::{NodeStyle, print_node, print_node_json};
+pub(crate) use style::ItemStyle;
 pub(crate) use superblock::{print_superblock, superblock_json};
 
 use std::io::{self, Write};

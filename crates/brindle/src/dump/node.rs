@@ -1,6 +1,7 @@
 //! Nodes and leaves in text.
 
-use super::item::{ItemStyle, print_item};
+use super::item::print_item;
+use super::style::ItemStyle;
 use super::{Text, key_text, root_name};
 use brindle_ondisk::{Checksum, ChecksumType, ItemHeader, Key, KeyPtr, Node, NodeHeader, to_usize};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Items of the root, chunk, device, quota and UUID trees in text.
 
 use super::file_items::{print_name, print_time};
-use super::item::ItemStyle;
+use super::style::ItemStyle;
 use super::{Text, joined_flags, key_text, object_name};
 use brindle_ondisk::item::{
     BalanceArgs, BalanceItem, Chunk, ChunkHeader, DevExtent, DevItem, DevReplaceItem, DevStats, QgroupInfo,

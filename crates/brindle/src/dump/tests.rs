@@ -1,7 +1,8 @@
 //! Items in text. Every expectation is what btrfs-progs 6.2 printed for the same bytes, unless the test says
 //! otherwise.
 
-use super::item::{ItemStyle, print_item};
+use super::item::print_item;
+use super::style::ItemStyle;
 use brindle_ondisk::{Key, KeyType, ObjectId};
 
 const STYLE: ItemStyle =

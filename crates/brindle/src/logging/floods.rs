@@ -1,7 +1,7 @@
 //! Lines that differ by numbers only, such as those of each failed access to a device that dies: the first ones are told, the
 //! others are counted.
 
-use super::repeats::{INTERVALS, LINES_MAX, Line, span};
+use super::lines::{INTERVALS, LINES_MAX, Line, span};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use tracing::Level;

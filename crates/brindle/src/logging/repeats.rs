@@ -2,18 +2,9 @@
 //! pass [`Floods`] before.
 
 use super::floods::Floods;
+use super::lines::{INTERVALS, LINES_MAX, Line, span};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
-use tracing::Level;
-
-/// Lines that are remembered; any further one is told each time.
-pub(super) const LINES_MAX: usize = 1000;
-/// Times between two tellings of the same line; the last one stays.
-pub(super) const INTERVALS: [Duration; 3] =
-    [Duration::from_secs(60), Duration::from_secs(600), Duration::from_secs(3600)];
-
-/// A line and its level.
-pub(super) type Line = (Level, String);
 
 /// Lines that were told, and the times that each was heard since.
 #[derive(Debug, Default)]
@@ -96,22 +87,10 @@ fn text_of_repeats(text: &str, heard: u64, since: Duration) -> String {
     format!("{text} (repeated {times} in {})", span(since))
 }
 
-/// A length of time, roughly.
-pub(super) fn span(since: Duration) -> String {
-    let seconds = since.as_secs();
-    let (number, unit) = match seconds {
-        ..120 => (seconds, "second"),
-        120..7200 => (seconds / 60, "minute"),
-        7200..172_800 => (seconds / 3600, "hour"),
-        _ => (seconds / 86_400, "day"),
-    };
-    let s = if number == 1 { "" } else { "s" };
-    format!("{number} {unit}{s}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tracing::Level;
 
     fn line(text: &str) -> Line {
         (Level::WARN, text.to_owned())

@@ -2,10 +2,10 @@
 //! become misplaced: block groups when there are any, data of files from time to time. Nothing of the mount is open between two
 //! looks, so that it can be unmounted.
 
-use super::watch::pause;
-use super::{classes_of_mount, classified, require_no_seed};
 use crate::control::{ControlError, Mounted};
 use crate::pool::{AdminError, BalanceJob, BrindleMount, PoolAdmin};
+use crate::tier::watch::pause;
+use crate::tier::{classes_of_mount, classified, require_no_seed};
 use brindle_care::job::{Control, Ended, Progress};
 use brindle_care::tier::keep::{KeepEnded, Kept, Looked, Retry, keep};
 use brindle_ondisk::Uuid;

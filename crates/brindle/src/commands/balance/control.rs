@@ -1,11 +1,11 @@
 //! `balance status`, `pause`, `cancel` and `resume`.
 
 use super::work;
-use crate::cli::JsonOption;
-use crate::commands::balance::parse_rate;
 use crate::commands::place::{administer, administer_reached};
 use crate::commands::pool::open_pool;
+use crate::commands::quantity::parse_rate;
 use crate::format::UnitMode;
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
 use brindle_admin::balance::BalanceState;

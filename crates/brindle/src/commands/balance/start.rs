@@ -1,9 +1,9 @@
 //! `balance start`.
 
 use super::work;
-use crate::commands::balance::parse_rate;
 use crate::commands::place::administer;
-use crate::commands::tier::facts::explain_admin;
+use crate::commands::quantity::parse_rate;
+use crate::commands::refused::explain_admin;
 use anyhow::{Context, Result, bail};
 use brindle_admin::Reach;
 use brindle_admin::pool::BalanceJob;

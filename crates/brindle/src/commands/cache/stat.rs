@@ -1,7 +1,7 @@
 //! `cache stat`: settings and counters of a cache in use, or facts of one that is not.
 
-use crate::cli::JsonOption;
 use crate::format::{Align, write_table};
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Result, bail};
 use brindle_admin::{CacheLines, Mounted};

@@ -1,8 +1,8 @@
 //! `device add`.
 
-use super::change::{self, UnmountedPool, refuse_member};
-use crate::cli::JsonOption;
+use crate::commands::device_change::{self, UnmountedPool, refuse_member};
 use crate::commands::device_word::{refuse_twice, split_class};
+use crate::options::JsonOption;
 use anyhow::Result;
 use brindle_admin::pool::Change;
 use brindle_care::device::AddOptions;
@@ -67,5 +67,5 @@ pub(crate) fn run(command: &AddCommand) -> Result<ExitCode> {
     words.iter().try_for_each(|(path, _)| refuse_member(&*pool, path))?;
     let changes: Vec<_> =
         words.into_iter().map(|(path, class)| Change::Add { path, class, options }).collect();
-    change::run(&*pool, &changes, command.json)
+    device_change::run(&*pool, &changes, command.json)
 }

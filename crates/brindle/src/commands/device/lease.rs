@@ -1,8 +1,8 @@
 //! `device lease`: the holder of a pool.
 
-use crate::cli::JsonOption;
 use crate::commands::holder;
 use crate::commands::pool::open_devices;
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
 use brindle_cache::open_device_to_write;

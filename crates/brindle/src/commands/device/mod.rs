@@ -1,7 +1,6 @@
 //! `brindle device`: the devices of a pool.
 
 mod add;
-pub(crate) mod change;
 mod lease;
 mod reads;
 mod ready;

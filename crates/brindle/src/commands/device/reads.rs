@@ -1,8 +1,8 @@
 //! `device reads`: what readers wanted of the devices of a mounted pool.
 
-use crate::cli::JsonOption;
 use crate::commands::path::shown_name;
 use crate::format::UnitOptions;
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
 use brindle_admin::Mounted;

@@ -1,7 +1,7 @@
 //! `device rejoin`.
 
-use super::change::{self, UnmountedPool};
-use crate::cli::JsonOption;
+use crate::commands::device_change::{self, UnmountedPool};
+use crate::options::JsonOption;
 use anyhow::Result;
 use brindle_admin::pool::Change;
 use clap::Args;
@@ -39,5 +39,5 @@ pub(crate) struct RejoinCommand {
 pub(crate) fn run(command: &RejoinCommand) -> Result<ExitCode> {
     let (devices, pool) = command.unmounted.with_operands(&command.operands, "a DEVICE")?;
     let changes: Vec<_> = devices.iter().map(|path| Change::Rejoin { path: path.clone() }).collect();
-    change::run(&*pool, &changes, command.json)
+    device_change::run(&*pool, &changes, command.json)
 }

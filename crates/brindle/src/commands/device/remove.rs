@@ -1,7 +1,7 @@
 //! `device remove`.
 
-use super::change::{self, UnmountedPool, leaving};
-use crate::cli::JsonOption;
+use crate::commands::device_change::{self, UnmountedPool, leaving};
+use crate::options::JsonOption;
 use anyhow::Result;
 use brindle_admin::pool::Change;
 use clap::Args;
@@ -47,5 +47,5 @@ pub(crate) fn run(command: &RemoveCommand) -> Result<ExitCode> {
     let (words, pool) = unmounted.with_operands(operands, "a device")?;
     let change = |word: &PathBuf| Ok(Change::Remove(leaving(&*pool, word)?));
     let changes = words.iter().map(change).collect::<Result<Vec<_>>>()?;
-    change::run(&*pool, &changes, command.json)
+    device_change::run(&*pool, &changes, command.json)
 }

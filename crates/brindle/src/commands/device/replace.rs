@@ -1,11 +1,11 @@
 //! `device replace`.
 
-use super::change::{self, UnmountedPool, leaving, refuse_member};
-use crate::cli::JsonOption;
+use crate::commands::device_change::{self, UnmountedPool, leaving, refuse_member};
 use crate::commands::place::administer;
 use crate::commands::pool::open_pool;
 use crate::commands::usage::wrong_usage;
 use crate::format::Civil;
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
 use brindle_admin::pool::{Change, ReplaceState, ReplaceStatus};
@@ -138,7 +138,7 @@ fn start(command: &StartCommand) -> Result<ExitCode> {
         avoid_source: command.avoid_source,
     };
     let change = Change::Replace { which: leaving(&*pool, word)?, path: target.clone(), options };
-    change::run(&*pool, &[change], command.json)
+    device_change::run(&*pool, &[change], command.json)
 }
 
 fn status(command: &StatusCommand) -> Result<ExitCode> {

@@ -1,10 +1,10 @@
 //! `device stats`: error counters of devices, as the pool keeps them, in the words of btrfs-progs.
 
-use crate::cli::JsonOption;
 use crate::commands::path::shown_name;
 use crate::commands::place::administer_reached;
 use crate::commands::pool::open_pool;
 use crate::format::{Align, write_ruled};
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Result, bail};
 use brindle_admin::pool::DeviceErrors;

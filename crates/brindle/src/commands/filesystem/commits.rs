@@ -1,7 +1,7 @@
 //! `filesystem commit-stats`: what the commits of a mounted pool did, asked of the process that serves it.
 
-use crate::cli::JsonOption;
 use crate::format::{UnitMode, UnitOptions};
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
 use brindle_admin::Mounted;

@@ -1,9 +1,9 @@
 //! `filesystem du`: the space of files, and how much of it is shared.
 
-use crate::cli::JsonOption;
 use crate::commands::path::{name_json, shown_name};
-use crate::commands::tier::facts::explain_admin;
+use crate::commands::refused::explain_admin;
 use crate::format::{UnitMode, UnitOptions};
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Context, Result};
 use brindle_admin::extents::{Extents, Inode, Piece, pieces};

@@ -1,9 +1,9 @@
 //! `filesystem resize`.
 
-use crate::cli::JsonOption;
-use crate::commands::device::change;
+use crate::commands::device_change;
 use crate::commands::place::{administer_devices, administer_reached};
 use crate::commands::usage::OrWrongUsage;
+use crate::options::JsonOption;
 use anyhow::{Context, Result};
 use brindle_admin::DevId;
 use brindle_admin::Reach;
@@ -56,5 +56,5 @@ pub(crate) fn run(command: &ResizeCommand) -> Result<ExitCode> {
         Reach::Devices(paths) => administer_devices(&paths, &[])?,
         mount => administer_reached(mount)?,
     };
-    change::run(&*pool, &[Change::Resize(DevId::new(devid), size)], command.json)
+    device_change::run(&*pool, &[Change::Resize(DevId::new(devid), size)], command.json)
 }

@@ -1,12 +1,12 @@
 //! `brindle filesystem show`: what devices a pool has, in the shape of `btrfs filesystem show`.
 
-use crate::cli::JsonOption;
 use crate::commands::health::{self, AllHealth, Health};
 use crate::commands::holder;
 use crate::commands::in_use::warn_if_used;
 use crate::commands::pool::{log_devices, open_devices, open_mounted_pool, without_pool};
 use crate::damage;
 use crate::format::{UnitMode, UnitOptions};
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Error, Result, anyhow, bail};
 use brindle_admin::health::{FoundPool, btrfs_devices, on_block_devices, on_devices, on_mounts};

@@ -1,9 +1,9 @@
 //! `inspect-internal list-chunks` and `min-dev-size`.
 
-use crate::cli::JsonOption;
 use crate::commands::pool::open_pool;
-use crate::commands::tier::facts::explain_admin;
+use crate::commands::refused::explain_admin;
 use crate::format::{Align, UnitMode, UnitOptions, write_table};
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Result, bail};
 use brindle_admin::tier::Inventory;

@@ -1,7 +1,7 @@
 //! `brindle inspect dump-super`: superblocks, in the shape of `btrfs inspect-internal dump-super`.
 
-use crate::cli::JsonOption;
 use crate::dump::{print_superblock, superblock_json};
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Context, Result, bail};
 use brindle_cache::open_device;

@@ -1,9 +1,9 @@
 //! `brindle inspect dump-tree`: trees, node by node, in the shape of `btrfs inspect-internal dump-tree`.
 
 use super::tree_choice::{parse_tree, tree_title};
-use crate::cli::JsonOption;
 use crate::commands::pool::InspectOptions;
 use crate::dump::{ItemStyle, NodeStyle, key_text, print_node, print_node_json};
+use crate::options::JsonOption;
 use crate::output::{self, Headed};
 use anyhow::{Context, Result, bail};
 use brindle_care::inspect::{Order, TreeWalk};

@@ -1,9 +1,9 @@
 //! `inspect-internal inode-resolve`, `logical-resolve`, `subvolid-resolve` and `rootid`: names of numbers, and numbers of names.
 
-use crate::cli::JsonOption;
 use crate::commands::path::{name_json, shown_name};
 use crate::commands::reached::Reached;
-use crate::commands::tier::facts::explain_admin;
+use crate::commands::refused::explain_admin;
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Context, Result, bail};
 use brindle_admin::extents::{Extents, Reference};

@@ -1,9 +1,9 @@
 //! `brindle inspect tree-stats`: how large trees are, and how scattered.
 
 use super::tree_choice::{parse_tree, tree_title};
-use crate::cli::JsonOption;
 use crate::commands::pool::InspectOptions;
 use crate::format::UnitMode;
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
 use brindle_care::inspect::TreeStatistics;

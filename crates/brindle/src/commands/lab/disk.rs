@@ -1,7 +1,7 @@
 //! `lab disk`: makes a modelled disk and serves it.
 
-use crate::commands::mkfs::parse_size;
 use crate::commands::mount::background;
+use crate::commands::quantity::parse_size;
 use crate::commands::usage::OrWrongUsage;
 use crate::{logging, output};
 use anyhow::{Context, Result};

@@ -1,7 +1,7 @@
 //! `lab models`: presets, their sources, and the parameters of a model line.
 
-use crate::cli::JsonOption;
 use crate::format::{Align, write_table};
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
 use brindle_lab::{KEYS, PRESETS};

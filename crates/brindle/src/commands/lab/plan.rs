@@ -1,9 +1,9 @@
 //! `lab plan`: what an SSD would do, before it is bought.
 
-use crate::cli::JsonOption;
-use crate::commands::mkfs::parse_size;
+use crate::commands::quantity::parse_size;
 use crate::commands::usage::{OrWrongUsage, wrong_usage};
 use crate::format::{Align, UnitMode, write_table};
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Context, Result};
 use brindle_lab::Model;

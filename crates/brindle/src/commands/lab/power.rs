@@ -1,7 +1,7 @@
 //! `lab cut`, `restore` and `stop`: the power of a disk, and its end.
 
 use super::stats::{cut_json, cut_line};
-use crate::cli::JsonOption;
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Context, Result};
 use brindle_lab::{Client, Cut, CutMode};

@@ -1,9 +1,9 @@
 //! `lab run`: a workload on a directory, with its times and the counts of the modelled disks below.
 
-use crate::cli::JsonOption;
-use crate::commands::mkfs::parse_size;
+use crate::commands::quantity::parse_size;
 use crate::commands::usage::wrong_usage;
 use crate::format::{Align, UnitMode, write_table};
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Context, Result};
 use brindle_lab::{Client, DiskCounts, PhaseRecord, RunOptions, RunRecord, Suite, run as run_suite};

@@ -1,7 +1,7 @@
 //! `lab stats`: the counts of a running disk.
 
-use crate::cli::JsonOption;
 use crate::format::{Align, UnitMode, write_table};
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
 use brindle_lab::{Client, Cut, Status};

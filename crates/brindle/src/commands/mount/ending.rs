@@ -3,12 +3,12 @@
 //! umount(8) returns when the mount is gone from the tree, and its server then makes the last commit. A new mount of the
 //! same pool again waits for that, instead of being refused.
 
+use crate::commands::processes::holders;
 use brindle_admin::Mounted;
 use brindle_cache::path_of;
 use brindle_uapi::mount_table::{self, Mount};
 use std::cell::Cell;
-use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -52,59 +52,10 @@ impl Patience {
     }
 }
 
-/// The other processes of this program that have a device open.
-pub(super) fn holders(device: &Path) -> Option<Vec<u32>> {
-    let device = path_of(device).canonicalize().ok()?;
-    Some(servers().filter(|process| has_open(*process, &device)).collect())
-}
-
 /// Returns true if none of these processes, which have the device open, serves a mount any more.
 fn are_ending(holders: &[u32], device: &Path) -> bool {
     let alive = live_servers(candidates(mount_table::read().unwrap_or_default(), device));
     holders.iter().all(|holder| !alive.contains(holder))
-}
-
-/// Other processes of this program, as far as we may look.
-fn servers() -> impl Iterator<Item = u32> {
-    let own = fs::read_to_string("/proc/self/comm").unwrap_or_default();
-    let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    numbers.filter(move |process| {
-        let comm = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-        *process != std::process::id() && !own.is_empty() && comm == own
-    })
-}
-
-fn has_open(process: u32, device: &Path) -> bool {
-    descriptors(process, device).next().is_some()
-}
-
-/// The descriptors by which a process has a device open.
-fn descriptors<'d>(process: u32, device: &'d Path) -> impl Iterator<Item = OsString> + use<'d> {
-    let files = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
-    let is_it = move |entry: &fs::DirEntry| fs::read_link(entry.path()).is_ok_and(|target| target == device);
-    files.filter(is_it).map(|entry| entry.file_name())
-}
-
-/// Returns true if another process of this program has a device open to write it, as far as we may look.
-pub(crate) fn is_written(device: &Path) -> bool {
-    let Ok(device) = device.canonicalize() else { return false };
-    let writes = |process: u32| {
-        let mut info = descriptors(process, &device).filter_map(|number| {
-            fs::read_to_string(format!("/proc/{process}/fdinfo/{}", number.display())).ok()
-        });
-        info.any(|info| is_to_write(&info))
-    };
-    servers().any(writes)
-}
-
-/// Returns true if a descriptor is one to write, by its `fdinfo`.
-fn is_to_write(info: &str) -> bool {
-    const READ_ONLY: u32 = 0;
-    const ACCESS: u32 = 0b11;
-    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
-    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
-    flags.is_some_and(|flags| flags & ACCESS != READ_ONLY)
 }
 
 /// The mounts to be asked for their servers: those that show the device as their source. Only if there are none (the source
@@ -145,12 +96,6 @@ mod tests {
         assert_eq!(asked("/images/y.img"), ["0:40"]);
         assert_eq!(asked("/images/z.img"), ["0:41"]);
         assert_eq!(asked("/images/renamed.img"), ["0:40", "0:41"]);
-    }
-
-    #[test]
-    fn descriptors_say_what_they_are_for() {
-        assert!(is_to_write("pos:\t0\nflags:\t02100002\nmnt_id:\t30\n"));
-        assert!(!is_to_write("pos:\t0\nflags:\t0100000\nmnt_id:\t30\n") && !is_to_write(""));
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! subvolumes, and ends with the last mount. Options of the pool are those of the first mount.
 
 use super::block_device::may_be;
-use super::ending::holders;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::first_superblock;
+use crate::commands::processes::holders;
 use anyhow::{Context, Result, bail};
 use brindle_admin::Mounted;
 use brindle_cache::is_no_path;

@@ -17,7 +17,8 @@ use crate::commands::device_word::{refuse_twice, split_class};
 use crate::commands::mount_options::{self, MountOptions};
 use crate::commands::operands::Operands;
 use crate::commands::state_directory::state_directory;
-use crate::commands::tier::{log, warning};
+use crate::commands::tier::log;
+use crate::commands::tier_warning;
 use crate::commands::usage::OrWrongUsage;
 use crate::logging;
 use anyhow::{Context, Result};
@@ -141,7 +142,7 @@ pub(crate) fn run(command: &MountCommand) -> Result<ExitCode> {
     if remount::is_asked_for(&command.options) {
         return remount::run(&command.options, command.operands.place());
     }
-    command.operands.require("mount");
+    command.operands.require("mount")?;
     let mut options = MountOptions::parse(&command.options)?;
     options.check_read_only().or_wrong_usage()?;
     options.metadata_bytes.get_or_insert_with(memory::budget_bytes);
@@ -202,7 +203,7 @@ fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
     let open::Opened { filesystem, read_only_reason, mut claim } = opened;
     open::choose_read_policy(&filesystem, options)?;
     if options.write.small_file_bytes.is_some_and(|bytes| bytes > 0) {
-        warning::of_pool(&filesystem, options.write.placement, "small_files");
+        tier_warning::of_pool(&filesystem, options.write.placement, "small_files");
     }
     if let (Some(profile), Ok(placement)) = (options.write.log_profile, filesystem.pool().log_placement()) {
         log::warn(profile, &placement);

@@ -1,7 +1,7 @@
 //! The values of mount options.
 
 use super::MountOptions;
-use crate::commands::mkfs::parse_size;
+use crate::commands::quantity::parse_size;
 use anyhow::{Context, Result, bail};
 use brindle_fs::CompressionChoice;
 use brindle_ondisk::RootId;

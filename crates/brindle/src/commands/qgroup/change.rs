@@ -1,10 +1,10 @@
 //! Changes of quota groups.
 
 use super::EXAMPLES;
-use crate::commands::mkfs::parse_size;
+use crate::commands::quantity::parse_size;
 use crate::commands::quota::explain;
+use crate::commands::refused::explain_admin;
 use crate::commands::subvolume::tell;
-use crate::commands::tier::facts::explain_admin;
 use crate::commands::usage::wrong_usage;
 use anyhow::{Context, Error, Result, anyhow};
 use brindle_admin::quotas::{NewLimit, quotas};

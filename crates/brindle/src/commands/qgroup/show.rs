@@ -1,11 +1,11 @@
 //! `qgroup show`, with the columns and orders of btrfs.
 
 use super::EXAMPLES;
-use crate::cli::JsonOption;
 use crate::commands::path::{name_json, shown_name};
 use crate::commands::reached::Reached;
-use crate::commands::tier::facts::explain_admin;
+use crate::commands::refused::explain_admin;
 use crate::format::{UnitMode, UnitOptions};
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Context, Result, anyhow};
 use brindle_admin::quotas::{QuotaGroup, Quotas, quotas};

@@ -1,6 +1,6 @@
 //! `rescue undo`: a repair taken back.
 
-use crate::cli::JsonOption;
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
 use brindle_device::{WritableDevice, open_device_to_write};

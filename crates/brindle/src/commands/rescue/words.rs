@@ -1,7 +1,7 @@
 //! Treatments that need no more than devices.
 
 use super::consent::{ConsentOptions, Ward};
-use crate::cli::JsonOption;
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
 use brindle_rescue::superblocks::{super_recover, zero_log};

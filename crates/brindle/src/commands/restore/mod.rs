@@ -2,12 +2,12 @@
 
 mod report;
 
-use crate::cli::JsonOption;
 use crate::commands::damaged_list::DamagedFilesOption;
 use crate::commands::operands::Operands;
 use crate::commands::path::PathOption;
 use crate::commands::pool::PoolOptions;
 use crate::commands::stop::Stop;
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
 use brindle_care::extract::{ExtractOptions, Extracted, extract};
@@ -79,7 +79,7 @@ pub(crate) struct RestoreCommand {
 
 /// Runs the command.
 pub(crate) fn run(command: &RestoreCommand, quiet: bool) -> Result<ExitCode> {
-    command.operands.require("restore");
+    command.operands.require("restore")?;
     let start = Instant::now();
     let filesystem = command.pool.open(command.operands.devices())?;
     let is_root = rustix::process::geteuid().is_root();

@@ -1,10 +1,10 @@
 //! `scrub status`, `cancel` and `limit`.
 
 use super::{NONE, show};
-use crate::cli::JsonOption;
 use crate::commands::damaged_list::DamagedFilesOption;
-use crate::commands::mkfs::parse_size;
+use crate::commands::quantity::parse_size;
 use crate::commands::state_directory::state_directory;
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Result, bail};
 use brindle_admin::Reach;

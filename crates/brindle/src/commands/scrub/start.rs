@@ -1,13 +1,13 @@
 //! `scrub start` and `scrub resume`.
 
 use super::{NONE, UNCORRECTABLE, show};
-use crate::cli::JsonOption;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::place::open_devices_to_write;
 use crate::commands::pool::open_filesystem;
 use crate::commands::state_directory::state_directory;
 use crate::commands::stop::Stop;
 use crate::commands::usage::wrong_usage;
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Context, Result};
 use brindle_admin::scrub::{scrub_here, scrub_mount, start_scrub};
@@ -57,7 +57,7 @@ pub(crate) struct RunOptions {
     #[arg(short = 'R')]
     raw: bool,
     /// Read no more of each device in a second on the average, such as 50M
-    #[arg(long, value_name = "BYTES", value_parser = crate::commands::balance::parse_rate)]
+    #[arg(long, value_name = "BYTES", value_parser = crate::commands::quantity::parse_rate)]
     limit: Option<u64>,
     /// Comma-separated, for devices that are not mounted: degraded (go on without missing devices), device=PATH
     #[arg(short, long = "options", value_name = "OPTIONS")]

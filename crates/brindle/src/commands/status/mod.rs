@@ -9,9 +9,9 @@ pub(crate) mod gather;
 pub(crate) mod json;
 mod words;
 
-use crate::cli::JsonOption;
 use crate::commands::holder;
 use crate::format::{Align, UnitMode, write_table};
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
 use brindle_admin::health::{Finding, Severity};

@@ -2,7 +2,7 @@
 
 use crate::commands::path::shown_name;
 use crate::commands::reached::Reached;
-use crate::commands::tier::facts::explain_admin;
+use crate::commands::refused::explain_admin;
 use crate::output;
 use anyhow::{Context, Result};
 use brindle_admin::extents::{NewExtent, newer_extents};

@@ -2,8 +2,8 @@
 
 use super::line::{Column, Row, Shape, print_rows};
 use super::{EXAMPLES, LISTS_POOL, ListPool};
-use crate::cli::JsonOption;
 use crate::commands::reached::Reached;
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Result, anyhow};
 use brindle_admin::Uuid;

@@ -3,11 +3,11 @@
 use super::line::{Column, Row, Shape, print_rows};
 use super::list::{TOP_LEVEL, json};
 use super::{EXAMPLES, LISTS_POOL, ListPool};
-use crate::cli::JsonOption;
 use crate::commands::path::shown_name;
 use crate::commands::reached::Reached;
-use crate::commands::tier::facts::explain_admin;
+use crate::commands::refused::explain_admin;
 use crate::format::{Civil, ShortUnits, UnitMode};
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Context, Result, anyhow};
 use brindle_admin::quotas::{QuotaGroup, quotas};

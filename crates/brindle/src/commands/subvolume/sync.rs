@@ -1,7 +1,7 @@
 //! `subvolume sync`: waits until deleted subvolumes are gone.
 
 use super::change::tell;
-use crate::commands::tier::facts::explain_admin;
+use crate::commands::refused::explain_admin;
 use anyhow::{Context, Result};
 use brindle_admin::Mounted;
 use brindle_admin::subvolumes::subvolumes;

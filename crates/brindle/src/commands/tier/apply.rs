@@ -1,11 +1,12 @@
 //! `tier apply`: moves misplaced chunks and data.
 
 use super::facts::{ClassOptions, Facts};
-use super::plan::Only;
-use super::{recover, state};
-use crate::commands::balance::parse_rate;
+use super::plan::{Only, print_shortages};
+use super::recover::{self, PATIENCE};
+use super::state;
 use crate::commands::balance::work;
 use crate::commands::place::{administer_as, open_as};
+use crate::commands::quantity::parse_rate;
 use crate::commands::stop::Stop;
 use crate::format::UnitMode;
 use crate::output;
@@ -16,13 +17,12 @@ use brindle_admin::{PoolAdmin, Reach};
 use brindle_care::device::order_devids;
 use brindle_policy::balance::Balance;
 use brindle_policy::tier::plan::{Move, Plan, Wanted, plan};
-use brindle_policy::tier::shortage::Shortage;
 use clap::Args;
 use indicatif::ProgressBar;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const EXAMPLES: &str = "\
 EXAMPLES
@@ -83,9 +83,6 @@ pub(crate) struct ApplyCommand {
     #[arg(required = true, value_name = "MOUNTPOINT|DEVICE")]
     pool: Vec<PathBuf>,
 }
-
-/// Time to wait for a killed process to end.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs the command.
 pub(crate) fn run(command: &ApplyCommand) -> Result<ExitCode> {
@@ -177,11 +174,6 @@ fn order(command: &ApplyCommand) -> Result<()> {
         writeln!(out, "devid {devid} is devid {new} now")?;
     }
     Ok(out.flush()?)
-}
-
-/// Says what more devices would give.
-pub(crate) fn print_shortages(out: &mut dyn Write, shortages: &[Shortage]) -> io::Result<()> {
-    shortages.iter().try_for_each(|shortage| writeln!(out, "Note: {shortage}"))
 }
 
 /// The balance that moves misplaced block groups and data.

@@ -2,13 +2,14 @@
 
 use crate::commands::health::{self, AllHealth};
 use crate::commands::pool::open_pool;
+use crate::commands::refused::explain;
 use anyhow::{Result, bail};
+use brindle_admin::pool::tiers::{FileFacts, files_of_mount, files_of_pool};
 use brindle_admin::pool::{BrindleMount, KernelMount};
 use brindle_admin::tier::{
-    ClassifiedDevice, FileFacts, Inventory, MountedDevice, classes_of_mount, classified, files_of_mount,
-    files_of_pool, require_no_seed,
+    ClassifiedDevice, Inventory, MountedDevice, classes_of_mount, classified, require_no_seed,
 };
-use brindle_admin::{AdminError, ControlError, Mounted, PoolFacts, Reach};
+use brindle_admin::{Mounted, PoolFacts, Reach};
 use brindle_fs::Filesystem;
 use brindle_ondisk::{DevId, Uuid};
 use brindle_policy::placement::PlacementClass;
@@ -186,23 +187,6 @@ impl Facts {
             chunks: inventory.chunks.clone(),
             is_ours: self.pool.is_ours,
         }
-    }
-}
-
-/// Tells which users may look into a mounted pool, where that is the reason.
-pub(crate) fn explain_admin(error: AdminError) -> anyhow::Error {
-    match error {
-        AdminError::Control(error) => explain(error),
-        error => error.into(),
-    }
-}
-
-fn explain(error: ControlError) -> anyhow::Error {
-    match &error {
-        ControlError::Refused { source, .. } if *source == rustix::io::Errno::PERM => {
-            anyhow::Error::new(error).context("only root and the mounting user can look into a mounted pool")
-        }
-        _ => error.into(),
     }
 }
 

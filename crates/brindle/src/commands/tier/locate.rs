@@ -1,10 +1,11 @@
 //! `tier where`: the devices that the data of a file or a tree lies on, and why.
 
-use super::facts::{ClassOptions, Facts, Source, UnmountedPool, explain_admin};
-use crate::cli::JsonOption;
+use super::facts::{ClassOptions, Facts, Source, UnmountedPool};
 use crate::commands::path::{PathOption, name_json};
 use crate::commands::pool::PoolOptions;
+use crate::commands::refused::explain_admin;
 use crate::format::{Align, UnitMode, UnitOptions, write_table};
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Result, bail};
 use brindle_admin::extents::{Extents, Inode, Piece, inline_bytes, pieces};

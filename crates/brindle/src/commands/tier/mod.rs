@@ -14,7 +14,6 @@ mod plan;
 mod recover;
 mod state;
 mod status;
-pub(crate) mod warning;
 mod watch;
 mod write_back;
 

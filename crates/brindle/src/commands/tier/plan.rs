@@ -1,15 +1,15 @@
 //! `tier plan`: what `tier apply` would do.
 
-use super::apply::print_shortages;
 use super::facts::{ClassOptions, Facts};
 use super::state;
-use crate::cli::JsonOption;
-use crate::commands::balance::parse_rate;
 use crate::commands::health;
+use crate::commands::quantity::parse_rate;
 use crate::format::{UnitMode, UnitOptions};
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
 use brindle_policy::tier::plan::{Fence, FileMove, Move, Pass, Plan, Wanted, plan};
+use brindle_policy::tier::shortage::Shortage;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -206,6 +206,11 @@ fn plan_json(facts: &Facts, plan: &Plan, rate: Option<u64>) -> Value {
         "bytes": plan.bytes(),
         "seconds": rate.map(|rate| plan.bytes().div_ceil(rate.max(1))),
     })
+}
+
+/// Says what more devices would give.
+pub(super) fn print_shortages(out: &mut dyn Write, shortages: &[Shortage]) -> io::Result<()> {
+    shortages.iter().try_for_each(|shortage| writeln!(out, "Note: {shortage}"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! `tier recover`: gives devices their sizes back after a crash.
 
-use super::apply::PATIENCE;
 use super::state;
 use crate::commands::place::{administer_devices, administer_reached};
 use crate::format::UnitMode;
@@ -14,6 +13,7 @@ use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 EXAMPLES
@@ -134,6 +134,9 @@ impl fmt::Display for Wanted {
         }
     }
 }
+
+/// Time to wait for a killed process to end.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs the command.
 pub(crate) fn run(command: &RecoverCommand) -> Result<ExitCode> {

@@ -2,13 +2,14 @@
 
 use super::facts::{ClassOptions, Facts};
 use super::{log, state, write_back};
-use crate::cli::JsonOption;
 use crate::commands::health::{self, Health};
 use crate::format::{Align, UnitMode, UnitOptions, write_table};
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
 use brindle_admin::WriteBack;
-use brindle_admin::tier::{ClassifiedDevice, FileFacts};
+use brindle_admin::pool::tiers::FileFacts;
+use brindle_admin::tier::ClassifiedDevice;
 use brindle_policy::placement::Fit;
 use brindle_policy::tier::Content;
 use brindle_policy::tier::distribution::{Distribution, distributions};

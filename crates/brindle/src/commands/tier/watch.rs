@@ -2,11 +2,12 @@
 
 mod keep;
 
-use super::apply::{PATIENCE, Show};
+use super::apply::Show;
 use super::facts::{ClassOptions, Facts};
+use super::recover::PATIENCE;
 use super::state;
-use crate::commands::balance::parse_rate;
-use crate::commands::mkfs::parse_size;
+use crate::commands::quantity::parse_rate;
+use crate::commands::quantity::parse_size;
 use crate::commands::stop::Stop;
 use anyhow::{Context, Result, bail};
 use brindle_admin::Reach;

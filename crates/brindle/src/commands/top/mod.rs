@@ -12,8 +12,8 @@ mod screen;
 mod terminal;
 mod view;
 
-use crate::cli::JsonOption;
 use crate::commands::usage::wrong_usage;
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
 use clap::Args;

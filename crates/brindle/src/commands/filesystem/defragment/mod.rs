@@ -2,10 +2,10 @@
 
 mod contents;
 
-use crate::cli::JsonOption;
-use crate::commands::mkfs::parse_size;
 use crate::commands::place::administer;
+use crate::commands::quantity::parse_size;
 use crate::commands::stop::Stop;
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Result, bail};
 use brindle_admin::Mounted;

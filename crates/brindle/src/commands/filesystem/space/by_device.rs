@@ -1,11 +1,10 @@
 //! Profiles with the devices that they lie on, and devices with the profiles that lie on them.
 
-use super::{EXAMPLES_OF_DEVICES, Facts, json, place_name, profile_name};
-use crate::cli::JsonOption;
+use super::{EXAMPLES_OF_DEVICES, Facts, json, pieces_of, profile_name};
 use crate::format::{ShortUnits, UnitMode};
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
-use brindle_admin::BlockGroupType;
 use brindle_admin::usage::{DeviceUsage, KindUsage, Usage};
 use clap::Args;
 use std::io::{self, Write};
@@ -85,7 +84,7 @@ fn print_device(
     let mut line = |name: &str, value: &str| writeln!(out, "   {:<20}{value:>12}", format!("{name}:"));
     line("Device size", &mode.format(device.total_bytes))?;
     line("Device slack", &mode.format(device.slack_bytes))?;
-    for ((kind, stripes), bytes) in in_order(device) {
+    for ((kind, stripes), bytes) in pieces_of(device) {
         let profile = profile_name(kind);
         let is_striped = kind.profile().is_some_and(|profile| profile.attributes().devs_max == 0);
         let content = kind.content_name();
@@ -97,30 +96,6 @@ fn print_device(
     line("Unallocated", &mode.format(device.unallocated_bytes()))?;
     if has_tiers {
         line("Class", &device.class.to_string())?;
-    }
-    Ok(())
-}
-
-/// The pieces of a device: data, metadata, system.
-pub(super) fn in_order(device: &DeviceUsage) -> Vec<((BlockGroupType, usize), u64)> {
-    let piece = |((kind, stripes), bytes): (&(u64, usize), &u64)| {
-        ((BlockGroupType::from_bits_retain(*kind), *stripes), *bytes)
-    };
-    let mut pieces: Vec<_> = device.pieces.iter().map(piece).collect();
-    let is_system = |kind: BlockGroupType| kind.contains(BlockGroupType::SYSTEM);
-    pieces.sort_by_key(|((kind, stripes), _)| (is_system(*kind), kind.bits(), *stripes));
-    pieces
-}
-
-/// Prints the part of each class of each profile, where there are two.
-pub(super) fn print_classes(out: &mut impl Write, usage: &Usage, mode: UnitMode) -> io::Result<()> {
-    for sum in &usage.kinds {
-        for (place, [total, used]) in &sum.classes {
-            let (content, profile, place) =
-                (sum.kind.content_name(), profile_name(sum.kind), place_name(*place));
-            let (total, used) = (mode.format(*total), mode.format(*used));
-            writeln!(out, "   {content},{profile} on {place} devices: Size:{total}, Used:{used}")?;
-        }
     }
     Ok(())
 }

@@ -1,8 +1,7 @@
 //! The same as JSON.
 
-use super::by_device::in_order;
 use super::room::{class_name, hint_text, mode_name};
-use super::{Facts, place_name, profile_name};
+use super::{Facts, pieces_of, place_name, profile_name};
 use crate::commands::health::Health;
 use brindle_admin::usage::{DeviceUsage, KindUsage, Usage};
 use brindle_uapi::message::SpaceReport;
@@ -92,7 +91,7 @@ fn device_json(device: &DeviceUsage, facts: &Facts) -> Value {
         "unallocated_bytes": device.unallocated_bytes(),
         "class": reported.map_or_else(|| device.class.to_string(), |device| class_name(device).to_owned()),
         "allocation_hint": reported.map(|device| hint_text(device.stored_type)),
-        "groups": in_order(device).into_iter().map(piece).collect::<Vec<_>>(),
+        "groups": pieces_of(device).into_iter().map(piece).collect::<Vec<_>>(),
         "health": facts.health.get(&devid).map(Health::json),
     })
 }

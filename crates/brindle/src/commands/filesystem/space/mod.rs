@@ -9,14 +9,14 @@ mod table;
 pub(crate) use by_device::{DeviceUsageCommand, device_usage};
 pub(crate) use room::mode_name;
 
-use crate::cli::JsonOption;
 use crate::commands::health;
 use crate::commands::pool::open_pool;
 use crate::format::{ShortUnits, UnitMode};
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
 use brindle_admin::health::members;
-use brindle_admin::usage::{KindUsage, Place, Usage};
+use brindle_admin::usage::{DeviceUsage, KindUsage, Place, Usage};
 use brindle_admin::{BlockGroupType, Mounted, Profile, Reach};
 use clap::Args;
 use std::io::{self, Write};
@@ -193,4 +193,15 @@ fn place_name(place: Place) -> &'static str {
         Place::Bulk => "bulk",
         Place::Both => "fast and bulk",
     }
+}
+
+/// The pieces of a device: data, metadata, system.
+fn pieces_of(device: &DeviceUsage) -> Vec<((BlockGroupType, usize), u64)> {
+    let piece = |((kind, stripes), bytes): (&(u64, usize), &u64)| {
+        ((BlockGroupType::from_bits_retain(*kind), *stripes), *bytes)
+    };
+    let mut pieces: Vec<_> = device.pieces.iter().map(piece).collect();
+    let is_system = |kind: BlockGroupType| kind.contains(BlockGroupType::SYSTEM);
+    pieces.sort_by_key(|((kind, stripes), _)| (is_system(*kind), kind.bits(), *stripes));
+    pieces
 }

@@ -1,8 +1,9 @@
 //! Facts that brindle has beyond btrfs: classes, the room for each content, placement, devices in trouble.
 
-use super::{Facts, by_device};
+use super::{Facts, place_name, profile_name};
 use crate::commands::health;
 use crate::format::UnitMode;
+use brindle_admin::usage::Usage;
 use brindle_policy::placement::AllocationHint;
 use brindle_uapi::message::{DEVICE_STALE, DeviceSpace, SpaceReport};
 use std::io::{self, Write};
@@ -11,7 +12,7 @@ use std::io::{self, Write};
 pub(super) fn print(out: &mut impl Write, facts: &Facts, mode: UnitMode) -> io::Result<()> {
     if facts.usage.has_tiers {
         writeln!(out, "\nBy class:")?;
-        by_device::print_classes(out, &facts.usage, mode)?;
+        print_classes(out, &facts.usage, mode)?;
     }
     if let Some(report) = &facts.usage.report {
         writeln!(out)?;
@@ -29,6 +30,19 @@ pub(super) fn print(out: &mut impl Write, facts: &Facts, mode: UnitMode) -> io::
         Some(why) => writeln!(out, "read-only: {why}"),
         None => Ok(()),
     }
+}
+
+/// Prints the part of each class of each profile, where there are two.
+fn print_classes(out: &mut impl Write, usage: &Usage, mode: UnitMode) -> io::Result<()> {
+    for sum in &usage.kinds {
+        for (place, [total, used]) in &sum.classes {
+            let (content, profile, place) =
+                (sum.kind.content_name(), profile_name(sum.kind), place_name(*place));
+            let (total, used) = (mode.format(*total), mode.format(*used));
+            writeln!(out, "   {content},{profile} on {place} devices: Size:{total}, Used:{used}")?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns true if a device has a class that makes a difference, or a hint.

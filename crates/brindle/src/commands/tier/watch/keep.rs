@@ -2,12 +2,12 @@
 
 use super::WatchCommand;
 use crate::commands::balance::work;
+use crate::commands::refused::explain_admin;
 use crate::commands::stop::Stop;
-use crate::commands::tier::facts;
 use crate::output;
 use anyhow::{Result, bail};
 use brindle_admin::pool::BrindleMount;
-use brindle_admin::tier::{ServedObserver, ServedOptions, keep_served};
+use brindle_admin::pool::tiers::{ServedObserver, ServedOptions, keep_served};
 use brindle_admin::{AdminError, PoolFacts};
 use brindle_care::job::Progress;
 use brindle_care::tier::keep::KeepEnded;
@@ -35,7 +35,7 @@ pub(super) fn run(command: &WatchCommand, mount: BrindleMount, stop: &Stop) -> R
         rate: command.rate,
     };
     let mut show = Show { stop, bar: None };
-    match keep_served(&command.pool, fsid, &options, &mut show).map_err(facts::explain_admin)? {
+    match keep_served(&command.pool, fsid, &options, &mut show).map_err(explain_admin)? {
         KeepEnded::Stopped => {}
         KeepEnded::Gone => {
             let mut out = output::stdout();
