@@ -1,8 +1,6 @@
 //! `DEVICE... LAST`: the operands of commands that end in a place. Options may stand anywhere among them.
 
-use crate::commands::usage::wrong_usage;
-use anyhow::Result;
-use clap::Args;
+use clap::{Args, Command, error::ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Devices, and the place that follows them.
@@ -14,14 +12,16 @@ pub(crate) struct Operands {
 }
 
 impl Operands {
-    /// Refuses a command line with too few of them.
-    pub(crate) fn require(&self, command: &str) -> Result<()> {
-        match self.split() {
-            Some(_) => Ok(()),
-            None => wrong_usage(format!(
-                "a DEVICE and the place behind it are needed, only one of them is there: see `brindle {command} --help`"
-            )),
+    /// Ends with the usage of this command, of a tree of commands, if there are too few.
+    pub(crate) fn require(&self, command: &str, tree: &Command) {
+        if self.split().is_some() {
+            return;
         }
+        let mut tree = tree.clone();
+        tree.build();
+        let command = tree.find_subcommand_mut(command).expect("it is being run");
+        let message = "a DEVICE and the place behind it are needed, only one of them is there";
+        command.error(ErrorKind::TooFewValues, message).exit()
     }
 
     /// The devices.

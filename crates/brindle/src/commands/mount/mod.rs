@@ -26,7 +26,7 @@ use brindle_admin::health::members;
 use brindle_cache::is_no_path;
 use brindle_fs::PlacementClass;
 use brindle_fuse::{MountError, MountHandle, UnmountHandle};
-use clap::Args;
+use clap::{Args, Command};
 pub(crate) use memory::machine_bytes;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -138,11 +138,11 @@ pub(crate) struct MountCommand {
 }
 
 /// Runs the command.
-pub(crate) fn run(command: &MountCommand) -> Result<ExitCode> {
+pub(crate) fn run(command: &MountCommand, tree: &Command) -> Result<ExitCode> {
     if remount::is_asked_for(&command.options) {
         return remount::run(&command.options, command.operands.place());
     }
-    command.operands.require("mount")?;
+    command.operands.require("mount", tree);
     let mut options = MountOptions::parse(&command.options)?;
     options.check_read_only().or_wrong_usage()?;
     options.metadata_bytes.get_or_insert_with(memory::budget_bytes);

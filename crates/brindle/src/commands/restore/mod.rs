@@ -12,7 +12,7 @@ use crate::output;
 use anyhow::Result;
 use brindle_care::extract::{ExtractOptions, Extracted, extract};
 use brindle_fs::Filesystem;
-use clap::Args;
+use clap::{Args, Command};
 use report::Report;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::io::Write;
@@ -78,8 +78,8 @@ pub(crate) struct RestoreCommand {
 }
 
 /// Runs the command.
-pub(crate) fn run(command: &RestoreCommand, quiet: bool) -> Result<ExitCode> {
-    command.operands.require("restore")?;
+pub(crate) fn run(command: &RestoreCommand, quiet: bool, tree: &Command) -> Result<ExitCode> {
+    command.operands.require("restore", tree);
     let start = Instant::now();
     let filesystem = command.pool.open(command.operands.devices())?;
     let is_root = rustix::process::geteuid().is_root();
