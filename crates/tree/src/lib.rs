@@ -108,5 +108,5 @@ pub use store::hold::FreedSpaceHold;
 pub use transaction::exclusive::ExclusiveOperation;
 pub use transaction::roots::Roots;
 pub use transaction::statistics::{CommitPhase, CommitReport, CommitStatistics, LEVELS, TreeKind};
-pub use transaction::{Need, Transaction};
+pub use transaction::{Need, SoleEditor, Transaction};
 pub use tree::Tree;

@@ -13,7 +13,7 @@ use brindle_ondisk::{Item, Key, KeyType, Logical, ObjectId, RootId};
 use brindle_policy::placement::PlacementClass;
 use brindle_policy::tier::TierPool;
 use brindle_policy::tier::files::{FileTiers, Survey, WrongExtent};
-use brindle_tree::{DataRange, Moved, Pool, Readahead, TreeError};
+use brindle_tree::{DataRange, ExclusiveOperation, Moved, Pool, Readahead, TreeError};
 use std::ops::ControlFlow;
 
 /// Number of items after which the caller is asked whether to go on.
@@ -61,22 +61,24 @@ struct Pass {
 /// Moves what lies in the wrong tier; why something could not be moved, if anything.
 pub(super) fn put_right(
     filesystem: &Filesystem,
+    alone: &ExclusiveOperation<'_>,
     progress: &mut Progress,
     control: &mut Control,
     observer: Observer<'_>,
 ) -> Result<Option<String>, BalanceError> {
-    let first = go_through(filesystem, progress, control, observer)?;
+    let first = go_through(filesystem, alone, progress, control, observer)?;
     if first.cut == 0 || *control != Control::Continue {
         return Ok(first.refused);
     }
     // The parts of an extent that files of both tiers share may belong elsewhere than all of it did. What had no room
     // is tried again, and counted again.
     progress.left = 0;
-    Ok(go_through(filesystem, progress, control, observer)?.refused)
+    Ok(go_through(filesystem, alone, progress, control, observer)?.refused)
 }
 
 fn go_through(
     filesystem: &Filesystem,
+    alone: &ExclusiveOperation<'_>,
     progress: &mut Progress,
     control: &mut Control,
     observer: Observer<'_>,
@@ -97,7 +99,7 @@ fn go_through(
         progress.expected += brindle_ondisk::to_u64(work.len());
         progress.expected_bytes += work.iter().map(Work::bytes).sum::<u64>();
         for work in &work {
-            match carry_out(pool, work, progress, &mut pass, control, observer) {
+            match carry_out(pool, alone, work, progress, &mut pass, control, observer) {
                 Ok(()) => progress.done += u64::from(*control == Control::Continue),
                 Err(TreeError::NoSpace(why)) => {
                     tracing::warn!("data at logical {} stays: no space left: {why}", work.group);
@@ -151,6 +153,7 @@ fn by_block_group(survey: &Survey, facts: &TierPool) -> Vec<Work> {
 
 fn carry_out(
     pool: &Pool,
+    alone: &ExclusiveOperation<'_>,
     work: &Work,
     progress: &mut Progress,
     pass: &mut Pass,
@@ -167,7 +170,7 @@ fn carry_out(
         return Err(TreeError::NoSpace(why));
     }
     let (before, cut_before) = (progress.moved_bytes, pass.cut);
-    pool.move_data(work.group, &work.extents, work.target, &mut |moved: &Moved| {
+    pool.move_data(alone, work.group, &work.extents, work.target, &mut |moved: &Moved| {
         progress.moved_bytes = before + moved.bytes;
         pass.cut = cut_before + moved.cut;
         *control = observer(progress);

@@ -26,7 +26,7 @@ use brindle_ondisk::{
 use brindle_policy::balance::{Balance, BalanceRefusal};
 use brindle_policy::placement::PlacementClass;
 use brindle_policy::tier::{TierChunk, TierDevice, TierPool, TierStripe};
-use brindle_tree::{Moved, Need, Pool, Relocation, TreeError};
+use brindle_tree::{ExclusiveOperation, Moved, Need, Pool, Relocation, TreeError};
 use std::ops::ControlFlow;
 use thiserror::Error;
 use zerocopy::IntoBytes;
@@ -70,7 +70,7 @@ pub fn start(
     observer: Observer<'_>,
 ) -> Result<Ended, BalanceError> {
     let pool = filesystem.pool();
-    let _alone = pool.begin_exclusive("balance")?;
+    let alone = pool.begin_exclusive("balance")?;
     if interrupted(pool)?.is_some() {
         return Err(BalanceError::UnderWay);
     }
@@ -82,17 +82,17 @@ pub fn start(
         return Err(BalanceError::Refused(BalanceRefusal::NoTiers));
     }
     keep(pool, Some(balance))?;
-    run(filesystem, balance, observer)
+    run(filesystem, &alone, balance, observer)
 }
 
 /// Goes on with a balance that was interrupted, by a pause or a crash. What has its new profile already is left alone.
 pub fn resume(filesystem: &Filesystem, observer: Observer<'_>) -> Result<Ended, BalanceError> {
-    let _alone = filesystem.pool().begin_exclusive("balance")?;
+    let alone = filesystem.pool().begin_exclusive("balance")?;
     let mut balance = interrupted(filesystem.pool())?.ok_or(BalanceError::None)?;
     for filter in [&mut balance.data, &mut balance.metadata, &mut balance.system].into_iter().flatten() {
         filter.soft |= filter.convert.is_some();
     }
-    run(filesystem, &balance, observer)
+    run(filesystem, &alone, &balance, observer)
 }
 
 /// The balance that was begun and not ended.
@@ -214,11 +214,16 @@ fn is_of_two_classes(facts: &TierPool) -> bool {
     [PlacementClass::Fast, PlacementClass::Bulk].iter().all(|class| facts.count(*class) > 0)
 }
 
-fn run(filesystem: &Filesystem, balance: &Balance, observer: Observer<'_>) -> Result<Ended, BalanceError> {
+fn run(
+    filesystem: &Filesystem,
+    alone: &ExclusiveOperation<'_>,
+    balance: &Balance,
+    observer: Observer<'_>,
+) -> Result<Ended, BalanceError> {
     let pool = filesystem.pool();
     let (mut progress, mut control, mut refused) = (Progress::default(), Control::Continue, None);
     if balance.is_for_files() && pool.has_tiers() {
-        refused = files::put_right(filesystem, &mut progress, &mut control, observer)?;
+        refused = files::put_right(filesystem, alone, &mut progress, &mut control, observer)?;
     }
     let facts = facts(pool)?;
     let directions = Directions::give(pool, balance, &facts)?;
@@ -234,7 +239,8 @@ fn run(filesystem: &Filesystem, balance: &Balance, observer: Observer<'_>) -> Re
         }
         let is_wrong = balance.filter(chunk.kind).is_some_and(|filter| filter.misplaced);
         let has_room = if is_wrong { room_where_it_belongs(pool, chunk) } else { Ok(()) };
-        match has_room.and_then(|()| empty(pool, chunk.logical, &mut progress, &mut control, observer)) {
+        match has_room.and_then(|()| empty(pool, alone, chunk.logical, &mut progress, &mut control, observer))
+        {
             Ok(()) => {}
             Err(TreeError::NoSpace(why)) => {
                 tracing::warn!("block group at logical {} stays: no space left: {why}", chunk.logical);
@@ -271,13 +277,14 @@ fn room_where_it_belongs(pool: &Pool, chunk: &TierChunk) -> Result<(), TreeError
 /// Empties one block group, unless it is gone.
 fn empty(
     pool: &Pool,
+    alone: &ExclusiveOperation<'_>,
     start: Logical,
     progress: &mut Progress,
     control: &mut Control,
     observer: Observer<'_>,
 ) -> Result<(), TreeError> {
     let before = progress.moved_bytes;
-    let done = pool.relocate(start, &mut |moved: &Moved| {
+    let done = pool.relocate(alone, start, &mut |moved: &Moved| {
         progress.moved_bytes = before + moved.bytes;
         *control = observer(progress);
         if *control == Control::Continue { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }

@@ -39,12 +39,12 @@ impl Leaving {
 
 /// A device leaves a pool, once what lies on it lies elsewhere.
 pub fn remove(pool: &Pool, which: Leaving, observer: Observer<'_>) -> Result<Ended, DeviceCareError> {
-    let _alone = pool.begin_exclusive("device remove")?;
+    let alone = pool.begin_exclusive("device remove")?;
     check_no_balance(pool)?;
     let device = which.find(pool)?;
     check_enough_are_left(pool, &device)?;
     let _withheld = pool.withhold(device.devid, 0)?;
-    let ended = vacate(pool, device.devid, 0, observer)?;
+    let ended = vacate(pool, &alone, device.devid, 0, observer)?;
     if ended.control != Control::Continue {
         return Ok(ended);
     }

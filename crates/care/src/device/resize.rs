@@ -95,7 +95,7 @@ pub fn resize(
     size: NewSize,
     observer: Observer<'_>,
 ) -> Result<Ended, DeviceCareError> {
-    let _alone = pool.begin_exclusive("filesystem resize")?;
+    let alone = pool.begin_exclusive("filesystem resize")?;
     check_no_balance(pool)?;
     let known = member(pool, devid)?;
     let size_bytes = pool.volume().refresh_size(devid)?.ok_or(DeviceCareError::Missing { devid })?;
@@ -117,7 +117,7 @@ pub fn resize(
     let mut ended = Ended { progress: Progress::default(), control: Control::Continue };
     let _withheld = pool.withhold(devid, wanted_bytes)?;
     if wanted_bytes < known.total_bytes {
-        ended = vacate(pool, devid, wanted_bytes, observer)?;
+        ended = vacate(pool, &alone, devid, wanted_bytes, observer)?;
     }
     if ended.control == Control::Continue && wanted_bytes != known.total_bytes {
         when_vacant(pool, || Ok(pool.set_device_size(devid, wanted_bytes)?.then_some(())))?;

@@ -3,7 +3,7 @@
 use super::DeviceCareError;
 use crate::job::{Control, Ended, Observer, Progress};
 use brindle_ondisk::{DevId, Logical, to_u64};
-use brindle_tree::{GroupStatus, Moved, Pool, Relocation};
+use brindle_tree::{ExclusiveOperation, GroupStatus, Moved, Pool, Relocation};
 use std::ops::ControlFlow;
 
 /// Those groups, which are not gone on being filled as long as there is room elsewhere.
@@ -36,6 +36,7 @@ impl Drop for Doomed<'_> {
 /// Empties the block groups; returns the last request of the caller. Nothing is allocated there meanwhile.
 pub(super) fn vacate(
     pool: &Pool,
+    alone: &ExclusiveOperation<'_>,
     devid: DevId,
     beyond: u64,
     observer: Observer<'_>,
@@ -52,7 +53,7 @@ pub(super) fn vacate(
             break;
         }
         let before = progress.moved_bytes;
-        let done = pool.relocate(group.start, &mut |moved: &Moved| {
+        let done = pool.relocate(alone, group.start, &mut |moved: &Moved| {
             progress.moved_bytes = before + moved.bytes;
             control = observer(&progress);
             if control == Control::Continue { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }

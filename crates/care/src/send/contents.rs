@@ -325,13 +325,16 @@ impl ReadySender<'_, '_> {
 
     fn stored(&self, file: &Outgoing<'_>, part: &Piece, extent: &ExtentPart) -> Result<Vec<u8>, SendError> {
         let has_checksums = !file.inode.item.inode_flags().contains(InodeFlags::NODATASUM);
-        Ok(self.filesystem.read_stored(&StoredExtent {
-            file: self.id_of(file),
-            offset: part.start,
-            address: extent.address,
-            length: extent.disk_length,
-            has_checksums,
-        })?)
+        Ok(self.filesystem.read_stored(
+            self.committed,
+            &StoredExtent {
+                file: self.id_of(file),
+                offset: part.start,
+                address: extent.address,
+                length: extent.disk_length,
+                has_checksums,
+            },
+        )?)
     }
 }
 

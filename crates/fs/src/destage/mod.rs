@@ -97,7 +97,9 @@ impl WriteBackTier {
             if !may_go_on() {
                 return Ok(Destaged::Stopped(moved));
             }
-            let Some(destaging) = self.core.pool().begin_destaging(group.start)? else { continue };
+            let Some(destaging) = self.core.pool().begin_destaging(&operation, group.start)? else {
+                continue;
+            };
             let mut before = moved;
             let mut observe = |now: &Moved| {
                 self.destaged.count(before.plus(now).bytes - moved.bytes, &mut begun);

@@ -10,6 +10,7 @@ use crate::extent::open_file::OpenFile;
 use crate::filesystem::Filesystem;
 use crate::read::seek::Whence;
 use crate::read::stored::StoredExtent;
+use brindle_tree::Committed;
 use std::sync::Arc;
 
 impl Filesystem {
@@ -24,13 +25,12 @@ impl Filesystem {
         self.parts.reader.seek(file, offset, whence)
     }
 
-    /// Bytes of an extent as they lie on the devices, compressed or not, verified by their checksums. The caller holds freed space,
-    /// and the extent is one of a commit.
+    /// Bytes of an extent of a commit as they lie on the devices, compressed or not, verified by their checksums.
     ///
     /// # Errors
     /// Sectors that can't be read, or that lack a checksum.
-    pub fn read_stored(&self, extent: &StoredExtent) -> Result<Vec<u8>, FsError> {
-        self.parts.reader.read_stored(extent)
+    pub fn read_stored(&self, committed: &Committed<'_>, extent: &StoredExtent) -> Result<Vec<u8>, FsError> {
+        self.parts.reader.read_stored(committed, extent)
     }
 
     /// Gives a range of a file space, or takes it.

@@ -4,6 +4,7 @@ use crate::attributes::InodeId;
 use crate::error::FsError;
 use crate::read::Reader;
 use brindle_ondisk::{Logical, to_u64, to_usize};
+use brindle_tree::Committed;
 use brindle_volume::DataChecksums;
 
 /// An extent of a file on the devices.
@@ -22,7 +23,11 @@ pub struct StoredExtent {
 }
 
 impl Reader {
-    pub(crate) fn read_stored(&self, extent: &StoredExtent) -> Result<Vec<u8>, FsError> {
+    pub(crate) fn read_stored(
+        &self,
+        _committed: &Committed<'_>,
+        extent: &StoredExtent,
+    ) -> Result<Vec<u8>, FsError> {
         let StoredExtent { file, offset, address: at, length, has_checksums } = *extent;
         let _stops = self.core.pool().stop_on_panic();
         let volume = self.core.pool().volume();

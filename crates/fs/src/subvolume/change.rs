@@ -104,10 +104,13 @@ impl Subvolumes {
         // Room is checked like for any operation; it can't be held until this thread is alone in the transaction.
         drop(self.core.pool().join(Need::items(18))?);
         self.core.pool().exclusively(|editor| {
-            let edit = Edit { editor: *editor, now, log_book: &self.core.log_book };
+            let edit = Edit { editor: **editor, now, log_book: &self.core.log_book };
             let (_, before) = editor.store().root_item(source)?.ok_or(TreeError::NoTree(source))?;
             let item = snapshot_item(&before, uuid, edit.generation(), now, read_only);
-            let made = edit.make_snapshot(&origin, place, id, &item, index);
+            let made = {
+                Roots::snapshot(editor, origin.tree(), id, &item)
+                    .and_then(|_| edit.name_snapshot(place, id, &item, index))
+            };
             made.inspect_err(|error| editor.abort(error))
         })?;
         drop(names);
@@ -315,16 +318,14 @@ fn begin_snapshot<'s>(
 }
 
 impl Edit<'_> {
-    /// Makes a snapshot, and gives it its name. What fails here has been done in part.
-    fn make_snapshot(
+    /// Gives a snapshot its name, and its UUIDs. What fails here has been done in part.
+    fn name_snapshot(
         &self,
-        origin: &SubvolumeState,
         place: Place<'_>,
         id: RootId,
         item: &RootItem,
         index: u64,
     ) -> Result<(), TreeError> {
-        Roots::of(&self.editor).snapshot(origin.tree(), id, item)?;
         self.name_subvolume(place, id, u64::MAX, index)?;
         self.add_uuid(UuidKind::Subvolume, item.uuid, id)?;
         self.add_uuid(UuidKind::Received, item.received_uuid, id)

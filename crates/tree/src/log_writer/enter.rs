@@ -53,8 +53,8 @@ impl<'p> Locked<'p> {
 enum Part<'p> {
     /// One of many.
     Inside(Inside<'p>),
-    /// The only one; the gate opens before the lock of commits is released.
-    Alone(ClosedGate<'p>, MutexGuard<'p, Durable>),
+    /// The only one.
+    Alone(ClosedGate<'p, MutexGuard<'p, Durable>>),
 }
 
 /// Items to be logged of a subvolume.
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Part<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Inside(_) => "Inside",
-            Self::Alone(..) => "Alone",
+            Self::Alone(_) => "Alone",
         })
     }
 }
@@ -118,10 +118,10 @@ impl<'p> LogWriter<'p> {
         let _stops = self.store.stop_on_panic();
         // No commit is under way then, so the transaction before the running one is durable.
         let durable = transactions.lock_commit()?;
-        let closed = transactions.close_gate();
+        let closed = transactions.close_gate(durable);
         transactions.check_sound()?;
         let editor = transactions.editor(closed.generation());
-        Ok(Logging { editor, locked: None, _part: Part::Alone(closed, durable) })
+        Ok(Logging { editor, locked: None, _part: Part::Alone(closed) })
     }
 }
 

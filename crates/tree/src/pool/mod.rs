@@ -6,7 +6,6 @@ mod space;
 mod work;
 
 use crate::changes::Changes;
-use crate::editor::Editor;
 use crate::error::TreeError;
 use crate::options::{OpenOptions, WriterOptions};
 use crate::pressure::{Pressure, PressureListener};
@@ -19,7 +18,7 @@ use crate::store::Store;
 use crate::transaction::exclusive::ExclusiveOperation;
 use crate::transaction::roots::Roots;
 use crate::transaction::statistics::CommitStatistics;
-use crate::transaction::{Need, Transaction, Transactions};
+use crate::transaction::{Need, SoleEditor, Transaction, Transactions};
 use brindle_device::{Device, WritableDevice};
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId, to_usize};
 use brindle_volume::{LeaseMode, Volume};
@@ -104,7 +103,7 @@ impl Pool {
     /// leave everything as it was; a caller that fails half way calls [`abort`](Self::abort).
     pub fn exclusively<T>(
         &self,
-        act: impl FnOnce(&Editor<'_>) -> Result<T, TreeError>,
+        act: impl FnOnce(&SoleEditor<'_>) -> Result<T, TreeError>,
     ) -> Result<T, TreeError> {
         self.transactions()?.exclusively(act)
     }
@@ -175,6 +174,13 @@ impl Pool {
     /// Begins one that yields to others, and so does not begin while one runs: [`TreeError::Busy`].
     pub fn begin_yielding(&self, name: &'static str) -> Result<ExclusiveOperation<'_>, TreeError> {
         self.transactions()?.begin_yielding(name)
+    }
+
+    /// Transactions of the pool, for an operation of it that runs.
+    pub(crate) fn transactions_of(&self, alone: &ExclusiveOperation<'_>) -> Result<&Transactions, TreeError> {
+        let transactions = self.transactions()?;
+        assert!(transactions.runs(alone), "the operation is one of another pool");
+        Ok(transactions)
     }
 
     /// Transactions of the pool.

@@ -16,6 +16,7 @@ use crate::relocate::destage::Destaging;
 use crate::relocate::{Observer, Relocation, Relocator};
 use crate::settings::{PoolSettings, stored, stored_log_profile};
 use crate::statistics::Statistics;
+use crate::transaction::exclusive::ExclusiveOperation;
 use crate::tree::Tree;
 use brindle_ondisk::item::DevStats;
 use brindle_ondisk::{DevId, Key, Logical};
@@ -75,33 +76,42 @@ impl Pool {
         RelocationTree::next(self)
     }
 
-    /// Empties a block group, and removes its chunk. Commits; not to be called within a transaction, and by one caller at a
-    /// time. [`TreeError::NoSpace`] if what lies in it has no room elsewhere: what was moved so far stays moved.
-    pub fn relocate(&self, start: Logical, observer: Observer<'_>) -> Result<Relocation, TreeError> {
-        Relocator::of(self.transactions()?).relocate(start, observer)
+    /// Empties a block group, and removes its chunk. Commits; not to be called within a transaction.
+    /// [`TreeError::NoSpace`] if what lies in it has no room elsewhere: what was moved so far stays moved.
+    pub fn relocate(
+        &self,
+        alone: &ExclusiveOperation<'_>,
+        start: Logical,
+        observer: Observer<'_>,
+    ) -> Result<Relocation, TreeError> {
+        Relocator::of(self.transactions_of(alone)?).relocate(start, observer)
     }
 
     /// Moves extents of data, given by their addresses in ascending order, out of a block group to a tier, and
     /// nowhere else. Extents that are not there (any more) are passed over. Commits; not to be called within a
-    /// transaction, and by one caller at a time, which empties no group meanwhile either. [`TreeError::NoSpace`] if
-    /// not all of them have room there: those moved stay moved.
+    /// transaction. [`TreeError::NoSpace`] if not all of them have room there: those moved stay moved.
     pub fn move_data(
         &self,
+        alone: &ExclusiveOperation<'_>,
         start: Logical,
         extents: &[DataRange],
         to: PlacementClass,
         observer: Observer<'_>,
     ) -> Result<Relocation, TreeError> {
-        Relocator::of(self.transactions()?).move_data(start, extents, to, observer)
+        Relocator::of(self.transactions_of(alone)?).move_data(start, extents, to, observer)
     }
 
     /// Closes a chunk of the write-back tier, for its data to be moved to bulk devices. Commits; not to be called within a
-    /// transaction, and by one caller at a time, which empties no group meanwhile either. `None` if it is no such chunk.
+    /// transaction. `None` if it is no such chunk.
     ///
     /// # Errors
     /// Devices that fail.
-    pub fn begin_destaging(&self, start: Logical) -> Result<Option<Destaging<'_>>, TreeError> {
-        Relocator::of(self.transactions()?).begin_destaging(start)
+    pub fn begin_destaging<'p>(
+        &'p self,
+        alone: &'p ExclusiveOperation<'_>,
+        start: Logical,
+    ) -> Result<Option<Destaging<'p>>, TreeError> {
+        Relocator::of(self.transactions_of(alone)?).begin_destaging(start)
     }
 
     /// Defragments the leaves of a tree from a key on, one piece of it: `leaves` of them, and the others that share a

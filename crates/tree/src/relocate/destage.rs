@@ -67,7 +67,7 @@ impl Drop for Destaging<'_> {
 
 impl<'p> Relocator<'p> {
     /// Closes a chunk of the write-back tier, for its data to be moved to bulk devices. Commits; not to be called within a
-    /// transaction, and by one caller at a time, which empties no group meanwhile either. `None` if it is no such chunk.
+    /// transaction. By the operation of which there is one at a time. `None` if it is no such chunk.
     ///
     /// # Errors
     /// Devices that fail.

@@ -20,7 +20,7 @@ const REFUSED_MAX: usize = 16;
 impl Relocator<'_> {
     /// Moves extents of data, given by their addresses in ascending order, out of a block group to a tier, and
     /// nowhere else. Extents that are not there (any more) are passed over. Commits; not to be called within a
-    /// transaction, and by one caller at a time, which empties no group meanwhile either. [`TreeError::NoSpace`] if
+    /// transaction. By the operation of which there is one at a time. [`TreeError::NoSpace`] if
     /// not all of them have room there: those moved stay moved.
     pub(crate) fn move_data(
         &self,

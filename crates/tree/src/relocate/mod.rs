@@ -120,8 +120,8 @@ impl<'p> Relocator<'p> {
         Self { store: transactions.store(), space: &transactions.changes().space, transactions }
     }
 
-    /// Empties a block group, and removes its chunk. Commits; not to be called within a transaction, and by one caller at a
-    /// time. [`TreeError::NoSpace`] if what lies in it has no room elsewhere: what was moved so far stays moved.
+    /// Empties a block group, and removes its chunk. Commits; not to be called within a transaction. By the operation
+    /// of which there is one at a time. [`TreeError::NoSpace`] if what lies in it has no room elsewhere: what was moved so far stays moved.
     pub(crate) fn relocate(&self, start: Logical, observer: Observer<'_>) -> Result<Relocation, TreeError> {
         self.space.close_group(self.store, self.transactions.load(), start, None)?;
         let mut moved = Moved::default();

@@ -48,7 +48,7 @@ impl<'p> Relocator<'p> {
         let mut carried = Some(carried);
         for _ in 0..TRIES {
             let done = self.transactions.exclusively_with(size, |editor| {
-                let rewriter = Rewriter { editor: *editor };
+                let rewriter = Rewriter { editor: **editor };
                 rewriter.settle_subvolumes()?;
                 let plan = full_plan(
                     editor.references(),

@@ -1,12 +1,12 @@
 //! The commit, step by step; the module above says why each step comes where it does.
 
-use super::Transactions;
 use super::device_items::{mark_devices, record_ages, write_statistics};
 use super::placer::Placer;
 use super::roots::Roots;
 use super::space_items::SpaceItems;
 use super::statistics::{CommitPhase, Tally};
 use super::superblock::next_superblock;
+use super::{Durable, Transactions};
 use crate::accounting::Accounting;
 use crate::editor::Editor;
 use crate::error::TreeError;
@@ -16,7 +16,7 @@ use crate::stop::StopOnPanic;
 use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{Generation, Logical, Node, RootId, Superblock};
 use brindle_sync::atomic::Ordering;
-use brindle_sync::parallel;
+use brindle_sync::{MutexGuard, parallel};
 use std::sync::Arc;
 
 /// Upper bound on the rounds of settling: a transaction that needs more never settles.
@@ -48,7 +48,7 @@ impl Transactions {
         if durable.generation >= wanted || !self.has_changes() {
             return Ok(());
         }
-        let committed = self.commit_running();
+        let committed = self.commit_running(&durable);
         match &committed {
             Ok(generation) => {
                 durable.generation = *generation;
@@ -71,9 +71,9 @@ impl Transactions {
 
     /// Commits the running transaction; where devices lack something that they must be seen to lack, it is the one
     /// behind it that counts.
-    fn commit_running(&self) -> Result<Generation, TreeError> {
+    fn commit_running(&self, lock: &MutexGuard<'_, Durable>) -> Result<Generation, TreeError> {
         for _ in 0..PUBLISHED_WITHIN {
-            if let Some(generation) = self.commit_once()? {
+            if let Some(generation) = self.commit_once(lock)? {
                 return Ok(generation);
             }
         }
@@ -81,7 +81,7 @@ impl Transactions {
     }
 
     /// `None` if it was written, and must not count by itself.
-    fn commit_once(&self) -> Result<Option<Generation>, TreeError> {
+    fn commit_once(&self, lock: &MutexGuard<'_, Durable>) -> Result<Option<Generation>, TreeError> {
         let mut tally = Tally::begin();
         let inside = self.enter();
         let advanced = ExtentTree::of(&self.editor(inside.generation())).apply(usize::MAX)?;
@@ -89,7 +89,7 @@ impl Transactions {
         tally.count_references(advanced);
         tally.ends(CommitPhase::Advance);
         let no_syncs = self.changes.log.lock_sync();
-        let mut closed = self.close_gate();
+        let mut closed = self.close_gate(lock);
         let generation = closed.generation();
         self.check_sound()?;
         self.changes.log.end(&self.store, &self.changes.space);

@@ -39,6 +39,11 @@ impl Ranked for State {
 }
 
 impl Transactions {
+    /// Returns true if an operation is one of this pool.
+    pub(crate) fn runs(&self, operation: &ExclusiveOperation<'_>) -> bool {
+        std::ptr::eq(operation.exclusive, &raw const self.exclusive)
+    }
+
     /// Begins one, with its name for the callers that are refused meanwhile: [`TreeError::Busy`]. Waits for the end of one that
     /// yields.
     pub(crate) fn begin_exclusive(&self, name: &'static str) -> Result<ExclusiveOperation<'_>, TreeError> {

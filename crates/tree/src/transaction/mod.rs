@@ -90,6 +90,17 @@ pub(crate) struct Transactions {
     waits_for_log: AtomicBool,
 }
 
+/// Editor in a transaction that nothing else takes part in.
+pub struct SoleEditor<'p>(Editor<'p>);
+
+impl<'p> Deref for SoleEditor<'p> {
+    type Target = Editor<'p>;
+
+    fn deref(&self) -> &Editor<'p> {
+        &self.0
+    }
+}
+
 /// Durable state.
 #[derive(Debug)]
 pub(crate) struct Durable {
@@ -223,23 +234,23 @@ impl Transactions {
     /// leave everything as it was; a caller that fails half way calls [`abort`](Self::abort).
     pub(crate) fn exclusively<T>(
         &self,
-        act: impl FnOnce(&Editor<'_>) -> Result<T, TreeError>,
+        act: impl FnOnce(&SoleEditor<'_>) -> Result<T, TreeError>,
     ) -> Result<T, TreeError> {
         let _stops = StopOnPanic::of(self.store.stop());
-        let _durable = self.lock_commit()?;
+        let durable = self.lock_commit()?;
         let _no_syncs = self.changes.log.lock_sync();
-        let closed = self.close_gate();
+        let closed = self.close_gate(durable);
         self.check_sound()?;
         // What is done now may move what files have, and a log would not know.
         self.changes.log.forbid(closed.generation());
-        act(&self.editor(closed.generation()))
+        act(&SoleEditor(self.editor(closed.generation())))
     }
 
     /// The same, with metadata space reserved for `blocks` changed blocks.
     pub(crate) fn exclusively_with<T>(
         &self,
         blocks: usize,
-        act: impl FnOnce(&Editor<'_>) -> Result<T, TreeError>,
+        act: impl FnOnce(&SoleEditor<'_>) -> Result<T, TreeError>,
     ) -> Result<T, TreeError> {
         let bytes = brindle_ondisk::to_u64(blocks) * u64::from(self.store.nodesize());
         let reservation = self.reserve_metadata(bytes, Urgency::Normal)?;

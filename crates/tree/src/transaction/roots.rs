@@ -1,5 +1,6 @@
 //! Trees come, change their roots, are copied and go: what the tree of roots says of each.
 
+use super::SoleEditor;
 use super::placer::Placer;
 use crate::accounting::add_subvolume_group;
 use crate::editor::Editor;
@@ -33,40 +34,41 @@ impl<'p> Roots<'p> {
         self.plant(id, offset, item, leaf, Generation::new(0))
     }
 
-    /// Makes a tree that shares everything with `source` but the root. Only while nothing else changes:
-    /// [`Pool::exclusively`](crate::Pool::exclusively).
+    /// Makes a tree that shares everything with `source` but the root.
     ///
     /// # Errors
     /// A root that can't be read, and no places for what `source` has changed.
-    pub fn snapshot(&self, source: &Tree, id: RootId, item: &RootItem) -> Result<Arc<Tree>, TreeError> {
+    pub fn snapshot(
+        editor: &SoleEditor<'_>,
+        source: &Tree,
+        id: RootId,
+        item: &RootItem,
+    ) -> Result<Arc<Tree>, TreeError> {
+        let roots = Roots::of(editor);
         // What is shared has an address and changes no more.
-        self.editor.changes.space.prepare(self.editor.store, self.editor.load())?;
-        let placer = Placer::of(&self.editor);
+        editor.changes.space.prepare(editor.store, editor.load())?;
+        let placer = Placer::of(editor);
         placer.assign(source)?;
         placer.freeze_tree(source);
         // Nothing has changed in the snapshot when it is made: it says when its source did.
-        self.record(source)?;
-        let times = self.editor.store.root_item(source.id())?.map(|(_, item)| (item.ctransid, item.ctime));
+        roots.record(source)?;
+        let times = editor.store.root_item(source.id())?.map(|(_, item)| (item.ctransid, item.ctime));
         let mut item = item.clone();
         (item.ctransid, item.ctime) = times.ok_or(TreeError::NoTree(source.id()))?;
         let expected = source.root().expectation();
-        let root = self.editor.store.read_node(&expected)?;
-        let copy = root.copy(
-            self.editor.changes.next_virtual(self.editor.store.nodesize()),
-            id,
-            self.editor.generation,
-        );
-        self.editor.references().share_children(&copy)?;
+        let root = editor.store.read_node(&expected)?;
+        let copy = root.copy(editor.changes.next_virtual(editor.store.nodesize()), id, editor.generation);
+        editor.references().share_children(&copy)?;
         let mut state = source.write();
-        state.last_snapshot = self.editor.generation;
+        state.last_snapshot = editor.generation;
         state.recorded = None;
         drop(state);
         // Dropping a snapshot takes blocks of its key's generation or older for the source's, and leaves their
         // references alone. The kernel makes snapshots at the end of a transaction; here the rest of it may change
         // the snapshot, and blocks made then must be younger than the key says.
-        let offset = self.editor.generation.get() - 1;
-        let tree = self.plant(id, offset, &item, copy, self.editor.generation)?;
-        self.editor.changes.quotas.copied(source.id(), expected.bytenr, id);
+        let offset = editor.generation.get() - 1;
+        let tree = roots.plant(id, offset, &item, copy, editor.generation)?;
+        editor.changes.quotas.copied(source.id(), expected.bytenr, id);
         Ok(tree)
     }
 

@@ -48,16 +48,23 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// The closed gate of the running transaction: it opens when this is dropped.
+/// The lock of commits, held or lent: the right to close the gate.
+pub(crate) trait CommitLock {}
+
+impl CommitLock for MutexGuard<'_, Durable> {}
+impl CommitLock for &MutexGuard<'_, Durable> {}
+
+/// The closed gate of the running transaction: it opens when this is dropped, and then the lock is given back if it was held.
 #[must_use = "the gate is closed as long as it lives"]
-pub(crate) struct ClosedGate<'w> {
+pub(crate) struct ClosedGate<'w, L: CommitLock> {
     gate: &'w Gate,
     stop: &'w Stop,
     generation: Generation,
     _rank: HeldRank,
+    _lock: L,
 }
 
-impl ClosedGate<'_> {
+impl<L: CommitLock> ClosedGate<'_, L> {
     /// The running transaction.
     pub(crate) fn generation(&self) -> Generation {
         self.generation
@@ -69,7 +76,7 @@ impl ClosedGate<'_> {
     }
 }
 
-impl Drop for ClosedGate<'_> {
+impl<L: CommitLock> Drop for ClosedGate<'_, L> {
     fn drop(&mut self) {
         let _stops = StopOnPanic::of(self.stop);
         self.stop.abort_if_panicking();
@@ -96,12 +103,13 @@ impl Transactions {
         Inside { gate: &self.gate, stop: self.store.stop(), generation: self.gate.enter(), _rank: rank }
     }
 
-    /// Closes the gate and waits until every operation has left. The caller holds the commit lock.
+    /// Closes the gate and waits until every operation has left.
     #[track_caller]
-    pub(crate) fn close_gate(&self) -> ClosedGate<'_> {
+    pub(crate) fn close_gate<L: CommitLock>(&self, lock: L) -> ClosedGate<'_, L> {
         let _stops = StopOnPanic::of(self.store.stop());
         let rank = Rank::Transaction.hold();
-        ClosedGate { gate: &self.gate, stop: self.store.stop(), generation: self.gate.close(), _rank: rank }
+        let (gate, stop) = (&self.gate, self.store.stop());
+        ClosedGate { gate, stop, generation: gate.close(), _rank: rank, _lock: lock }
     }
 
     /// Refuses to go on if writing has ended, or a panic has poisoned what a commit would publish. To be asked once more

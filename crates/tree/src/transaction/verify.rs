@@ -8,8 +8,8 @@ impl Transactions {
     /// Panics unless counts of space, changed blocks and the log agree with recounts: a costly check, for tests. No other
     /// thread uses the pool meanwhile. Of a pool whose writing has ended, nothing is asked.
     pub(crate) fn verify(&self) {
-        let Ok(_durable) = self.lock_commit() else { return };
-        let closed = self.close_gate();
+        let Ok(durable) = self.lock_commit() else { return };
+        let closed = self.close_gate(durable);
         if self.check_sound().is_err() {
             return;
         }

@@ -8,6 +8,7 @@ use crate::layout::Way;
 use crate::pool::Pool;
 use crate::{AttemptFailure, Volume};
 use brindle_ondisk::{DevId, Logical, NodeExpectation, NodeProblem, Physical, to_usize};
+use brindle_sync::RwLockWriteGuard;
 
 /// The scrub of a part of a stripe.
 pub(super) struct Corrector<'a> {
@@ -144,7 +145,9 @@ impl<'a> Corrector<'a> {
         let no_writers = volume.is_writable().then(|| volume.locks.repair());
         let decision = decide(self);
         let is_written = match &decision {
-            Decision::Write(bytes) if self.repairs => self.write(&part, bytes),
+            Decision::Write(bytes) if self.repairs => {
+                no_writers.as_ref().is_some_and(|no_writers| self.write(no_writers, &part, bytes))
+            }
             _ => false,
         };
         drop(no_writers);
@@ -193,8 +196,8 @@ impl<'a> Corrector<'a> {
         others.any(is_right).then_some(bytes)
     }
 
-    /// Writes a part; the caller has locked all writers out.
-    fn write(&self, part: &Part, bytes: &[u8]) -> bool {
+    /// Writes a part, with all writers locked out.
+    fn write(&self, _no_writers: &RwLockWriteGuard<'_, ()>, part: &Part, bytes: &[u8]) -> bool {
         let member = self.member();
         let Some(device) = &member.writable else { return false };
         let physical = self.physical(part.stripe_offset);

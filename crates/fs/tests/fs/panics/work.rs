@@ -129,11 +129,11 @@ fn places(fs: &Filesystem, ground: &mut Ground) -> Result<(), FsError> {
     let file = fs.open_file(of(fs, "kept")?)?;
     for kind in [BlockGroupType::DATA, BlockGroupType::METADATA] {
         ground.write(fs, &file, 1)?;
-        let _alone = pool.begin_exclusive("a move")?;
+        let alone = pool.begin_exclusive("a move")?;
         let groups = pool.block_groups()?;
         let group = groups.iter().find(|group| group.kind.contains(kind) && group.used_bytes > 0);
         if let Some(group) = group {
-            pool.relocate(group.start, &mut |_| ControlFlow::Continue(()))?;
+            pool.relocate(&alone, group.start, &mut |_| ControlFlow::Continue(()))?;
         }
         ground.sync_file(fs, &file, 1)?;
     }

@@ -134,7 +134,8 @@ impl<'f> Ground<'f> {
                 let groups = fs.pool().block_groups()?;
                 let number = usize::try_from(NEXT.fetch_add(1, Ordering::Relaxed)).expect("few");
                 let start = groups[number % groups.len()].start;
-                fs.pool().relocate(start, &mut |_| ControlFlow::Continue(()))?;
+                let alone = fs.pool().begin_exclusive("a race")?;
+                fs.pool().relocate(&alone, start, &mut |_| ControlFlow::Continue(()))?;
                 Ok(())
             }
             Act::Defragment => fs.defragment(DefragmentScope::Pool, None, DEFRAGMENTED_LEAVES).map(|_| ()),

@@ -295,7 +295,8 @@ impl Library {
         let pool = self.system().fs().pool();
         let groups = pool.block_groups().expect("writable");
         let group = &groups[self.count / self.habits.relocates_every % groups.len()];
-        match pool.relocate(group.start, &mut |_| ControlFlow::Continue(())) {
+        let alone = pool.begin_exclusive("a test").expect("nothing else runs");
+        match pool.relocate(&alone, group.start, &mut |_| ControlFlow::Continue(())) {
             Ok(_) => Ok(()),
             Err(TreeError::NoSpace(_)) if self.habits.may_be_full => Ok(()),
             Err(error) => {

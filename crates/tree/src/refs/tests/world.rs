@@ -180,8 +180,8 @@ impl World {
         let id = RootId::new(100_000 + self.next);
         let (_, item) = self.pool.root_item(source).expect("reads").expect("is there");
         let tree = self.tree(source);
-        let snapshot = |editor: &crate::editor::Editor<'_>| {
-            crate::transaction::roots::Roots::of(editor).snapshot(&tree, id, &item)
+        let snapshot = |editor: &crate::transaction::SoleEditor<'_>| {
+            crate::transaction::roots::Roots::snapshot(editor, &tree, id, &item)
         };
         self.pool.exclusively(snapshot).expect("snapshot");
         self.subvolumes.insert(id, self.subvolumes[&source].clone());
