@@ -3,7 +3,8 @@
 //!
 //! Three forms are checked beside links:
 //! - *Walks*: below a heading that begins with "Walk", each item of a numbered list is a hop, `` `crate/src/file.rs`:
-//!   `function` ``, whose file lies below `crates/` and has that function.
+//!   `function` ``, whose file lies below `crates/` and has that function, which is called there, in the file of a hop before it,
+//!   or in a file that the hop names.
 //! - *Promises*: on the pages of [`PROMISES`], each item of a list ends with "Held by" and the names of tests.
 //! - *Names*: a code span of four words or more, joined by underscores, is the name of a function; with `*` at its end, the
 //!   beginning of one. `BRINDLE_` and capitals are a variable of the environment that a source reads.
@@ -118,10 +119,25 @@ fn check_paths(root: &Path, page: &Page, complain: &mut impl FnMut(usize, String
     }
 }
 
-/// Hops of walks: the file has the function.
+/// Hops of walks: the file has the function; and its name is in the code of that file, of one of a hop before it, or of one that
+/// the text of the hop names.
 fn check_walks(page: &Page, functions: &Functions, complain: &mut impl FnMut(usize, String)) {
+    let mut walk: (String, Vec<String>) = Default::default();
     for item in page.items().iter().filter(|item| item.is_numbered && item.heading.starts_with("Walk")) {
-        if let Err(complaint) = hop(item).and_then(|(file, name)| functions.find(&file, &name)) {
+        if walk.0 != item.heading {
+            walk = (item.heading.clone(), Vec::new());
+        }
+        let files = &mut walk.1;
+        let is_first = files.is_empty();
+        let found = hop(item).and_then(|(file, name)| {
+            files.push(file.clone());
+            let named = item.text.split('`').skip(3).step_by(2).filter(|span| span.contains("/src/"));
+            files.extend(named.map(|file| format!("crates/{file}")));
+            functions.find(&file, &name)?;
+            let is_called = is_first || files.iter().any(|file| functions.calls(file, &name));
+            if is_called { Ok(()) } else { Err(format!("no hop before `{file}` calls `{name}`")) }
+        });
+        if let Err(complaint) = found {
             complain(item.line, complaint);
         }
     }

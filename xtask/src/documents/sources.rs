@@ -57,6 +57,16 @@ impl Functions {
         Err(format!("`{file}` has no function `{function}`"))
     }
 
+    /// True if the code of the file names the function, other than to declare it.
+    pub(super) fn calls(&self, file: &str, function: &str) -> bool {
+        let name = function.rsplit("::").next().unwrap_or(function);
+        let mut code = self.texts.get(file).into_iter().flat_map(|text| text.lines());
+        code.any(|line| {
+            let line = line.split("//").next().unwrap_or_default();
+            function_name(line.trim()) != Some(name) && has_word(line, name)
+        })
+    }
+
     /// True if a function has this name, or begins with it.
     pub(super) fn has(&self, name: &str, is_beginning: bool) -> bool {
         if is_beginning {

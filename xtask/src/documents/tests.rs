@@ -39,6 +39,25 @@ fn each_hop_of_a_walk_is_a_function_that_exists() {
 }
 
 #[test]
+fn each_hop_of_a_walk_is_called_by_what_comes_before() {
+    let sources = [
+        ("crates/a/src/a.rs", "fn first() {\n    second();\n}\n"),
+        ("crates/a/src/b.rs", "// third\nfn second() {}\n"),
+        ("crates/a/src/c.rs", "fn third() {}\n"),
+        ("crates/a/src/d.rs", "fn by() {\n    third();\n}\n"),
+    ];
+    let sources = sources.map(|(file, text)| (file.to_owned(), text.to_owned()));
+    let functions = Functions::new(sources.into_iter().collect());
+    let walk = |third: &str| {
+        let hops = "1. `a/src/a.rs`: `first`.\n2. `a/src/b.rs`: `second`.\n3. `a/src/c.rs`: `third`";
+        let page = Page::new(&format!("## Walk: a read\n\n{hops}{third}.\n"));
+        complaints(|mut complain| check_walks(&page, &functions, &mut complain))
+    };
+    assert_eq!(walk(""), [(5, "no hop before `crates/a/src/c.rs` calls `third`".to_owned())]);
+    assert_eq!(walk(", by way of `a/src/d.rs`"), []);
+}
+
+#[test]
 fn all_walks_are_there_and_a_read_is_short() {
     let page = |hops: usize| {
         let others: String = WALKS[1..].iter().map(|walk| format!("## {walk}\n\n1. Hop.\n\n")).collect();
