@@ -6,7 +6,7 @@
 //! **A connection may be lost** at any byte, and with the server all that it had not made durable. So a write that was answered stays in
 //! memory until a flush that was sent later has been answered ([`journal`]). The thread of the answers connects again
 //! ([`connect`]), checks that the export has the same size and abilities, asks the [guard](crate::ReconnectGuard) of the device
-//! whether it is still its own, and writes everything in memory once more, in the old order, before the requests without an answer are sent again: a flush that is answered covers all writes that were answered
+//! whether it is still its own, and writes everything in memory once more, in the old order ([`repeat`]), before the requests without an answer are sent again: a flush that is answered covers all writes that were answered
 //! before it was asked for, over however many connections. Writes in memory are limited; one that finds no room has a flush made
 //! first.
 //!
@@ -21,6 +21,7 @@ mod journal;
 mod link;
 mod reader;
 mod receiver;
+mod repeat;
 
 use crate::{
     Batch, Buffer, Device, DeviceClass, DeviceError, PendingRead, ReadRequest, ReconnectGuard,

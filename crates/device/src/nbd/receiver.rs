@@ -3,11 +3,10 @@
 use super::connect::{self, Facts};
 use super::job::Job;
 use super::link::{Link, Shared};
-use super::reader::Reader;
-use crate::{Buffer, ReconnectError};
-use brindle_nbd::{Command, CommandFlags, ExportFlags, ReplyError, SIMPLE_REPLY_BYTES, SimpleReply};
-use std::io::{self, Read, Write};
-use std::ops::Range;
+use super::repeat::{Repeat, repeat};
+use crate::Buffer;
+use brindle_nbd::{Command, ExportFlags, ReplyError, SIMPLE_REPLY_BYTES, SimpleReply};
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,8 +15,6 @@ use std::time::{Duration, Instant};
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// Longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// Writes that are repeated before their answers are read.
-const REPEATED_MAX: usize = 32;
 
 /// Reads answers until the device is closed or has failed.
 pub(super) fn run(shared: &Shared) {
@@ -127,8 +124,7 @@ fn reconnect(shared: &Shared, lost: &io::Error) -> Option<Arc<Link>> {
             shared.fail(io::ErrorKind::InvalidData, why);
             return None;
         }
-        let repeated = ask(shared, facts, &stream).and_then(|()| repeat(shared, &stream));
-        match repeated {
+        match repeat(shared, facts, &stream) {
             Ok(()) => return resume(shared, stream),
             Err(Repeat::Lost(error)) => reason = error.to_string(),
             Err(Repeat::NotOwn(why)) => {
@@ -163,83 +159,6 @@ fn compare(before: &Facts, now: &Facts) -> Result<(), &'static str> {
         return Err("the connection was lost, and the server can do less now");
     }
     Ok(())
-}
-
-/// Reason for which writes were not repeated.
-enum Repeat {
-    /// The connection is lost again.
-    Lost(io::Error),
-    /// The server refuses a write.
-    Refused(ReplyError),
-    /// The guard of the device says that it is another's now.
-    NotOwn(String),
-}
-
-impl From<io::Error> for Repeat {
-    fn from(error: io::Error) -> Self {
-        Self::Lost(error)
-    }
-}
-
-/// Asks the guard of the device, if it has one, before anything is written on the connection.
-fn ask(shared: &Shared, facts: Facts, stream: &UnixStream) -> Result<(), Repeat> {
-    let Some(guard) = shared.state().guard.clone() else { return Ok(()) };
-    stream.set_read_timeout(Some(shared.limits.hang))?;
-    guard.admit(&Reader { name: &shared.name, facts, stream }).map_err(|error| match error {
-        ReconnectError::Unreadable(error) => Repeat::Lost(io::Error::other(error)),
-        ReconnectError::Refused { why } => Repeat::NotOwn(why),
-    })
-}
-
-/// Repeats the writes that may be lost. Nothing else is under way on the connection.
-fn repeat(shared: &Shared, stream: &UnixStream) -> Result<(), Repeat> {
-    let writes = shared.state().journal.writes();
-    stream.set_read_timeout(Some(shared.limits.hang))?;
-    let mut rest = &writes[..];
-    while !rest.is_empty() {
-        let (now, later) = rest.split_at(independent(rest));
-        for write in now {
-            let mut request = write.request;
-            // It was quick when it was made; now it has to be.
-            request.flags.remove(CommandFlags::FAST_ZERO);
-            (&*stream).write_all(&request.encode())?;
-            (&*stream).write_all(&write.payload)?;
-        }
-        for _ in now {
-            let mut header = [0; SIMPLE_REPLY_BYTES];
-            (&*stream).read_exact(&mut header)?;
-            let reply = SimpleReply::decode(&header).map_err(io::Error::other)?;
-            if !now.iter().any(|write| write.request.cookie == reply.cookie) {
-                return Err(Repeat::Lost(io::Error::other("an answer to no request")));
-            }
-            match reply.error {
-                None => {}
-                Some(ReplyError::Shutdown) => {
-                    return Err(Repeat::Lost(io::ErrorKind::ConnectionAborted.into()));
-                }
-                Some(error) => return Err(Repeat::Refused(error)),
-            }
-        }
-        rest = later;
-    }
-    Ok(())
-}
-
-/// Number of the first writes of which no two overlap, so that the server may make them in any order.
-fn independent(writes: &[Arc<Job>]) -> usize {
-    let range = |write: &Arc<Job>| -> Range<u64> {
-        let offset = write.request.offset;
-        offset..offset + u64::from(write.request.length)
-    };
-    let mut taken: Vec<Range<u64>> = Vec::new();
-    for write in writes.iter().take(REPEATED_MAX) {
-        let own = range(write);
-        if taken.iter().any(|other| other.start < own.end && own.start < other.end) {
-            break;
-        }
-        taken.push(own);
-    }
-    taken.len()
 }
 
 /// Puts the connection in its place, and sends again what has no answer.

@@ -1,7 +1,9 @@
 //! The client of the crate `device` and this server, and servers that end, forget and hang.
 
 use crate::{Export, Listener, Server};
-use brindle_device::{Device, DeviceClass, DeviceError, NbdDevice, ReadRequest, WritableDevice};
+use brindle_device::{
+    Device, DeviceClass, DeviceError, NbdDevice, ReadRequest, ReconnectError, ReconnectGuard, WritableDevice,
+};
 use brindle_nbd::*;
 use brindle_sim::Random;
 use std::io::{Read, Write};
@@ -12,11 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 const SIZE: usize = 1 << 20;
-const BLOCK: usize = 4096;
+pub(super) const BLOCK: usize = 4096;
 
 /// A disk in memory that loses what was not flushed when its power is cut.
 #[derive(Debug, Default)]
-struct Forgetful {
+pub(super) struct Forgetful {
     contents: Mutex<Contents>,
     is_broken: AtomicBool,
 }
@@ -28,7 +30,7 @@ struct Contents {
 }
 
 impl Forgetful {
-    fn new() -> Arc<Self> {
+    pub(super) fn new() -> Arc<Self> {
         let contents = Contents { durable: vec![0; SIZE], seen: vec![0; SIZE] };
         Arc::new(Self { contents: Mutex::new(contents), is_broken: AtomicBool::new(false) })
     }
@@ -37,7 +39,12 @@ impl Forgetful {
         self.contents.lock().expect("no panic")
     }
 
-    fn cut_power(&self) {
+    /// Number of blocks that are not zeros.
+    pub(super) fn blocks(&self) -> usize {
+        self.contents().seen.chunks(BLOCK).filter(|block| block.iter().any(|byte| *byte != 0)).count()
+    }
+
+    pub(super) fn cut_power(&self) {
         let mut contents = self.contents();
         contents.seen = contents.durable.clone();
     }
@@ -92,19 +99,19 @@ impl WritableDevice for Forgetful {
     }
 }
 
-fn serve(disk: &Arc<Forgetful>, socket: &Path) -> Server {
+pub(super) fn serve(disk: &Arc<Forgetful>, socket: &Path) -> Server {
     let device: Arc<dyn WritableDevice> = Arc::clone(disk) as _;
     let export = Export::writable("disk", device).expect("a name");
     Server::start(Listener::unix(socket).expect("a socket"), export).expect("threads")
 }
 
-fn uri(socket: &Path, seconds: u64) -> NbdUri {
+pub(super) fn uri(socket: &Path, seconds: u64) -> NbdUri {
     let timeout = Some(Duration::from_secs(seconds));
     NbdUri { address: NbdAddress::Unix(socket.to_owned()), export: "disk".to_owned(), timeout }
 }
 
 /// A directory, and the path of a socket in it.
-fn place() -> (tempfile::TempDir, PathBuf) {
+pub(super) fn place() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().expect("temporary directory");
     let socket = directory.path().join("socket");
     (directory, socket)
@@ -158,6 +165,16 @@ fn exports_that_cannot_be_written_or_are_not_there_are_refused_by_name() {
     drop(server);
 }
 
+/// A guard whose consent is over at once.
+#[derive(Debug)]
+struct Consenting;
+
+impl ReconnectGuard for Consenting {
+    fn admit(&self, _: &dyn Device) -> Result<Duration, ReconnectError> {
+        Ok(Duration::ZERO)
+    }
+}
+
 /// Writes, flushes and reads while servers are killed with all that they did not make durable; the contents are those of
 /// a plain vector, and what was flushed is durable at once.
 #[test]
@@ -167,6 +184,9 @@ fn nothing_is_lost_by_servers_that_forget() {
         let disk = Forgetful::new();
         let mut server = Some(serve(&disk, &socket));
         let device = Arc::new(NbdDevice::open_writable(&uri(&socket, 600)).expect("served"));
+        if seed % 2 == 1 {
+            device.guard_reconnects(Arc::new(Consenting));
+        }
         let mut random = Random::new(seed);
         let mut model = vec![0u8; SIZE];
         for round in 0..200u32 {

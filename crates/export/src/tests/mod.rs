@@ -1,4 +1,5 @@
 //! The server and clients of any kind.
 
 mod client;
+mod guarded;
 mod server;

@@ -1,6 +1,6 @@
 //! The claim that a holder has, as far as it can be known without a lock, and the guard of devices whose connection was lost.
 
-use super::{HOLDER_INTERVALS, LeaseHost, StopReason, places::read};
+use super::{HOLDER_INTERVALS, INTERVAL_MIN, LeaseHost, SETTLE, StopReason, places::read};
 use crate::WriteError;
 use brindle_device::{Device, ReconnectError, ReconnectGuard};
 use brindle_ondisk::{LeaseDevice, LeasePlace, LeaseRecord};
@@ -80,6 +80,9 @@ pub(super) fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Time from a look in which a system that takes the lease now writes nothing but its record: half of the shortest wait of any.
+const CONSENT: Duration = INTERVAL_MIN.checked_div(2 * SETTLE).expect("not zero");
+
 /// Guard of a device with a record. It takes no lock: the holder may be waiting for this device.
 #[derive(Debug)]
 pub(super) struct PlaceGuard {
@@ -88,7 +91,7 @@ pub(super) struct PlaceGuard {
 }
 
 impl ReconnectGuard for PlaceGuard {
-    fn admit(&self, device: &dyn Device) -> Result<(), ReconnectError> {
+    fn admit(&self, device: &dyn Device) -> Result<Duration, ReconnectError> {
         let refused = |why| Err(ReconnectError::Refused { why });
         let (claim, name) = (&self.claim, device.name());
         let is_released = claim.is_released.load(Relaxed);
@@ -99,16 +102,16 @@ impl ReconnectGuard for PlaceGuard {
             LeasePlace::Record(found) if self.identity.is_of(&found) => {
                 // Nothing can be lost any more that was given up, but what follows may be another's.
                 if is_released && found.holder == claim.holder {
-                    return Ok(());
+                    return Ok(CONSENT);
                 }
                 match claim.compare(&found, name) {
-                    Ok(()) => Ok(()),
+                    Ok(()) => Ok(CONSENT),
                     Err(why) if is_released => refused(why),
                     Err(why) => refused(claim.lose(why).to_string()),
                 }
             }
             // A renewal was torn: this holder's own as long as no other one can have begun to take it.
-            LeasePlace::Damaged if claim.is_valid() => Ok(()),
+            LeasePlace::Damaged if claim.is_valid() => Ok(CONSENT),
             LeasePlace::Damaged => refused(
                 claim
                     .lose(format!("the record of the lease is torn, and may be another's ({name})"))

@@ -2,7 +2,7 @@
 
 use super::claim::{Claim, PlaceGuard};
 use super::places::write;
-use super::{INTERVAL_MAX, INTERVAL_MIN, LeaseOptions, Place, StopReason};
+use super::{INTERVAL_MAX, INTERVAL_MIN, LeaseOptions, Place, SETTLE, StopReason};
 use crate::{VolumeError, WriteError};
 use brindle_device::{DeviceClass, DeviceError};
 use brindle_ondisk::{LeasePlace, LeaseRecord};
@@ -11,9 +11,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
-
-/// Part of an interval for which one that takes the lease waits for others that take it at once.
-const SETTLE: u32 = 10;
 
 /// A lease that is held.
 #[derive(Debug)]

@@ -45,6 +45,8 @@ pub const LEASE_INTERVAL: Duration = Duration::from_secs(5);
 /// Limits of the interval; a record with another one counts as the nearest.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
+/// Part of an interval for which one that takes the lease waits for others that take it at once.
+const SETTLE: u32 = 10;
 /// Intervals for which a holder writes without a renewal.
 const HOLDER_INTERVALS: u32 = 2;
 /// Intervals for which an observer waits for a renewal.

@@ -145,7 +145,7 @@ fn judged(
     place.device.write_at(LEASE_OFFSET, contents).expect("in memory");
     let guard = PlaceGuard { claim: Arc::clone(&claim), identity: place.identity };
     let admitted = guard.admit(place.device.as_ref() as &dyn Device);
-    (admitted.map_err(|error| error.to_string()), stop.get().is_some() && claim.check().is_err())
+    (admitted.map(drop).map_err(|error| error.to_string()), stop.get().is_some() && claim.check().is_err())
 }
 
 #[test]
