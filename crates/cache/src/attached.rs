@@ -4,11 +4,12 @@
 //!
 //! Reads that are submitted, durable writes and flushes are made by a few threads, for both devices have to be waited for in turn.
 
+use crate::guard::guard_disk;
 use crate::workers::{Answer, Workers};
 use crate::{Cache, CacheError, CacheKeeper, HostClock, load, load_to_read};
 use brindle_device::{
-    Batch, Buffer, Device, DeviceClass, DeviceError, FileDevice, PendingRead, ReadRequest, WritableDevice,
-    WriteRequest, open_device, open_device_to_write, write_now,
+    Batch, Buffer, Device, DeviceClass, DeviceError, FileDevice, PendingRead, ReadRequest, ReconnectGuard,
+    WritableDevice, WriteRequest, open_device, open_device_to_write, write_now,
 };
 use brindle_sync::{Mutex, Rank};
 use std::io;
@@ -66,6 +67,7 @@ impl CachedDevice {
 
     fn start(cache: Cache) -> io::Result<Self> {
         let cache = Arc::new(cache);
+        guard_disk(&cache);
         let keeper = CacheKeeper::start(&cache)?;
         Ok(Self::new(cache, Some(keeper)))
     }
@@ -204,6 +206,10 @@ impl WritableDevice for CachedDevice {
 
     fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError> {
         self.cache.discard(offset, length)
+    }
+
+    fn guard_reconnects(&self, guard: Arc<dyn ReconnectGuard>) {
+        self.cache.lock().guard = Some(guard);
     }
 
     fn set_size(&self, size_bytes: u64) -> Result<(), DeviceError> {

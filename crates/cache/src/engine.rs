@@ -8,7 +8,7 @@ use crate::settings::{Mode, Settings};
 use crate::slots::SlotTable;
 use crate::superblock::text;
 use crate::{CacheClock, CacheCounters, CacheError};
-use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
+use brindle_device::{Device, DeviceClass, DeviceError, ReconnectGuard, WritableDevice};
 use brindle_policy::cache::sequential::StreamDetector;
 use brindle_policy::cache::wear::WearBudget;
 use brindle_sync::{Condvar, Mutex, MutexGuard};
@@ -55,6 +55,8 @@ pub(crate) struct State {
     pub(crate) flash_failures: u32,
     /// Reason for which nothing is written any more.
     pub(crate) stopped: Option<String>,
+    /// Guard that the user of the cache has given it, for its disk.
+    pub(crate) guard: Option<Arc<dyn ReconnectGuard>>,
 }
 
 /// Failures in a row after which a cache without dirty blocks does without its flash.

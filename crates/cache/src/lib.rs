@@ -17,6 +17,7 @@ mod create;
 mod engine;
 mod error;
 mod format;
+mod guard;
 mod keeper;
 mod latency;
 mod load;
@@ -40,6 +41,7 @@ pub use create::{
 };
 pub use engine::{Cache, CacheStatus};
 pub use error::CacheError;
+pub use guard::guard_disk;
 pub use keeper::CacheKeeper;
 pub use latency::{Histogram, Latencies};
 pub use load::{CacheFacts, inspect, load, load_to_read};

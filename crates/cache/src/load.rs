@@ -389,6 +389,7 @@ impl Cache {
             fallow_hand: (0, now),
             flash_failures: 0,
             stopped: None,
+            guard: None,
         };
         Self {
             name: text(&superblock.name),

@@ -275,6 +275,23 @@ impl Cache {
         Ok(Veil { is_torn: marked.len() < dirty.len(), marked })
     }
 
+    /// A block of the veil whose place on the disk, as it is reached now, lacks the mark of this use of the cache.
+    pub(crate) fn unmarked_block(&self, disk: &dyn Device) -> Result<Option<u64>, DeviceError> {
+        let (superblock, pinned) = {
+            let state = self.lock();
+            (state.superblock.clone(), state.slots.pinned().to_vec())
+        };
+        for block in pinned.into_iter().filter(|_| superblock.is_veiled != 0) {
+            let mut bytes = [0; size_of::<Mark>()];
+            disk.read_at(block * self.geometry.block_bytes, &mut bytes)?;
+            let is_own = |mark: Mark| mark.cache == superblock.cache && mark.veil == superblock.veil;
+            if !Mark::parse(&bytes).is_some_and(is_own) {
+                return Ok(Some(block));
+            }
+        }
+        Ok(None)
+    }
+
     /// Dirty blocks of the veil, and of these the ones whose place on the disk bears the mark.
     fn veiled_blocks(&self) -> Result<(Vec<u64>, Vec<u64>), DeviceError> {
         let mut dirty = self.veil_blocks();

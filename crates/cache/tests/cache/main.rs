@@ -5,6 +5,7 @@ mod faults;
 mod loading;
 mod model;
 mod published;
+mod remote;
 mod threads;
 mod veil;
 mod world;

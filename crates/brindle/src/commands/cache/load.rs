@@ -3,7 +3,7 @@
 use crate::commands::mount::background;
 use crate::{logging, output};
 use anyhow::{Context, Result};
-use brindle_cache::{Cache, CacheError, CacheKeeper, HostClock, load};
+use brindle_cache::{Cache, CacheError, CacheKeeper, HostClock, guard_disk, load};
 use brindle_device::{FileDevice, WritableDevice, open_device_to_write};
 use brindle_lab::{Client, Ending, ShowOptions, ShownDevice, show};
 use clap::Args;
@@ -94,6 +94,7 @@ fn serve(command: &LoadCommand) -> Result<ExitCode> {
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot wait for signals")?;
     let cache = Arc::new(load(&flash, &disk, command.force, Arc::new(HostClock::new()))?);
     cache.veil()?;
+    guard_disk(&cache);
     let keeper = CacheKeeper::start(&cache).context("cannot start the thread that cleans")?;
     let (shown, commanded) = (Arc::clone(&cache), Arc::clone(&cache));
     let device = ShownDevice::new(
