@@ -140,7 +140,7 @@ impl Device for CachedDevice {
 
     fn submit_reads(&self, requests: &[ReadRequest]) -> Vec<PendingRead> {
         let submit = |request: &ReadRequest| {
-            let (cache, ReadRequest { offset, length }) = (Arc::clone(&self.cache), *request);
+            let (cache, ReadRequest { offset, length, .. }) = (Arc::clone(&self.cache), *request);
             let answer = self.workers.submit(move || {
                 let mut buffer = Buffer::new(length);
                 cache.read_at(offset, &mut buffer).map(|()| buffer)

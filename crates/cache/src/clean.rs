@@ -161,7 +161,7 @@ impl Cache {
         };
         let length = self.block_length();
         let request =
-            |(_, slot, _): &(u64, u32, u32)| ReadRequest { offset: self.geometry.slot_place(*slot), length };
+            |(_, slot, _): &(u64, u32, u32)| ReadRequest::new(self.geometry.slot_place(*slot), length);
         let pending = self.flash.submit_reads(&begun.iter().map(request).collect::<Vec<_>>());
         let mut whole = Vec::new();
         for ((block, slot, checksum), pending) in begun.into_iter().zip(pending) {

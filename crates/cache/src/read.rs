@@ -141,7 +141,7 @@ impl Cache {
                 (&self.disk, self.place_of(&pieces[0]), length)
             }
         };
-        device.submit_reads(&[ReadRequest { offset, length }]).pop().expect("an answer to each")
+        device.submit_reads(&[ReadRequest::new(offset, length)]).pop().expect("an answer to each")
     }
 
     fn take_answer(

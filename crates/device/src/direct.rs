@@ -13,7 +13,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Alignment of offsets, lengths and addresses in memory that suffices for all devices, in bytes. Memory aligned to it is
 /// not copied on its way around the page cache.
@@ -122,17 +122,29 @@ impl DirectFile {
     }
 }
 
-/// A block device, opened once more to read it past the host's cache.
+/// A block device or an image, opened once more to read it past the host's cache.
 #[derive(Debug)]
-pub(crate) struct UncachedReader(File);
+pub(crate) struct UncachedReader(Arc<File>);
 
 impl UncachedReader {
-    /// Opens the device that is open already; `None` if it can't be read so.
+    /// Opens the device that is open already; `None` if it can't be read so, by units of [`ALIGNMENT`].
     pub(crate) fn of(known: &File) -> Option<Self> {
         // By its descriptor: whatever its name stands for by now, this is the same device.
         let path = format!("/proc/self/fd/{}", known.as_raw_fd());
         let flags = OFlags::DIRECT.bits().cast_signed();
-        OpenOptions::new().read(true).custom_flags(flags).open(path).ok().map(Self)
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+        let reader = Self(Arc::new(file));
+        reader.read(ALIGNMENT as u64, &mut [0; ALIGNMENT]).is_ok().then_some(reader)
+    }
+
+    /// The file, which takes reads that are aligned to [`ALIGNMENT`], in memory too.
+    pub(crate) fn file(&self) -> &Arc<File> {
+        &self.0
+    }
+
+    /// Returns true if it takes a read into aligned memory.
+    pub(crate) fn takes(offset: u64, length: usize) -> bool {
+        offset.is_multiple_of(ALIGNMENT as u64) && length.is_multiple_of(ALIGNMENT)
     }
 
     /// Fills a buffer; the range is aligned.

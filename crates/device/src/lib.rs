@@ -5,7 +5,8 @@
 //! [`Buffer`] of its own, and the [`PendingRead`] hands the buffer to its waiter. What is under way is known exactly. A
 //! device that has no engine (memory, a simulation) answers as it is asked. A single read that is wanted at once has no
 //! use for an engine: [`Device::read_at`] makes it by the calling thread. Where nothing need be known of what is under
-//! way, and the host caches the device, [`Device::prefetch`] spares a copy: the host fetches into its own memory.
+//! way, and the host caches the device, [`Device::prefetch`] has the host fetch into its own memory. A long run is better fetched past
+//! that memory, by requests that say so, unless it is there already ([`Device::cached_bytes`]).
 //!
 //! The walk of a write: devices add their parts of it to a [`Batch`], which the engine makes all at once while the caller
 //! waits; likewise flushes. One write to one device is made by the calling thread.
@@ -30,6 +31,7 @@ mod overlay;
 mod pieces;
 mod reconnect;
 mod request;
+mod residency;
 mod sparse;
 mod wait;
 
@@ -76,6 +78,12 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// false if no host caches the device: a range is fetched in advance by [`submit_reads`](Self::submit_reads) then.
     fn prefetch(&self, _offset: u64, _length: u64) -> bool {
         false
+    }
+
+    /// Bytes of a range that the host has in its cache, or fetches into it; `None` if there is no such cache, no way around it
+    /// ([`ReadRequest::bypasses_cache`]), or no word of the host.
+    fn cached_bytes(&self, _offset: u64, _length: u64) -> Option<u64> {
+        None
     }
 
     /// The extent of data or of zeros that begins at `offset`, up to `length` bytes of it, more than none. A device that knows no

@@ -228,7 +228,7 @@ mod tests {
         one.submit_flush(&mut batch);
         batch.run().into_iter().for_each(|answer| answer.expect("nothing fails"));
         one.read_at(0, &mut [0; 512]).expect("read");
-        let reads = [ReadRequest { offset: 0, length: 4096 }, ReadRequest { offset: 8192, length: 4096 }];
+        let reads = [ReadRequest::new(0, 4096), ReadRequest::new(8192, 4096)];
         for pending in one.submit_reads(&reads) {
             pending.wait().expect("read");
         }

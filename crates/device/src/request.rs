@@ -11,6 +11,15 @@ pub struct ReadRequest {
     pub offset: u64,
     /// Length in bytes.
     pub length: usize,
+    /// True if the host is not to keep what is read, nor asked for what it keeps: a hint, which a device may leave aside.
+    pub bypasses_cache: bool,
+}
+
+impl ReadRequest {
+    /// A plain read.
+    pub fn new(offset: u64, length: usize) -> Self {
+        Self { offset, length, bypasses_cache: false }
+    }
 }
 
 /// Answer to a read: a buffer of the requested length.

@@ -14,8 +14,7 @@ fn process_that_ends_with_reads_under_way() {
     let Some(path) = std::env::var_os(PATH).map(PathBuf::from) else { return };
     let device = FileDevice::open_writable(&path).expect("its last user has ended");
     let pieces = (0..PIECES).map(|piece| (piece * PIECE_BYTES) as u64);
-    let requests: Vec<ReadRequest> =
-        pieces.map(|offset| ReadRequest { offset, length: PIECE_BYTES }).collect();
+    let requests: Vec<ReadRequest> = pieces.map(|offset| ReadRequest::new(offset, PIECE_BYTES)).collect();
     drop(device.submit_reads(&requests));
     std::process::exit(0);
 }

@@ -239,7 +239,7 @@ mod tests {
             let image = Image::new(1 << 30);
             ModelDevice::new(format!("disk{number}"), image, Drive::hard_disk(), &time)
         });
-        let requests = [64 << 20, 68 << 20].map(|offset| ReadRequest { offset, length: 4 << 20 });
+        let requests = [64 << 20, 68 << 20].map(|offset| ReadRequest::new(offset, 4 << 20));
         let pending: Vec<_> = disks.iter().flat_map(|disk| disk.submit_reads(&requests)).collect();
         assert_eq!(time.now_ns(), 0, "nothing waits yet");
         assert!(pending.iter().all(|read| !read.is_answered()));
@@ -251,7 +251,7 @@ mod tests {
         let mut buffer = vec![1; 8192];
         disks[0].read_at(1 << 29, &mut buffer[..4096]).expect("inside");
         assert!(time.now_ns() > both);
-        let beyond = ReadRequest { offset: (1 << 30) - 4096, length: 8192 };
+        let beyond = ReadRequest::new((1 << 30) - 4096, 8192);
         disks[0].read_at(beyond.offset, &mut buffer).expect_err("beyond the end");
         disks[0].submit_reads(&[beyond]).remove(0).wait().expect_err("beyond the end");
     }

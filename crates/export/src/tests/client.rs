@@ -140,7 +140,7 @@ fn device_reads_writes_zeros_and_flushes() {
     model[200..4296].fill(0);
     assert!(bytes_of(&device) == model);
     let requests = [(0, 4096), (100, 60), (SIZE as u64 - 1, 2), (4096, 100_000)];
-    let requests = requests.map(|(offset, length)| ReadRequest { offset, length });
+    let requests = requests.map(|(offset, length)| ReadRequest::new(offset, length));
     let answers: Vec<_> =
         device.submit_reads(&requests).into_iter().map(brindle_device::PendingRead::wait).collect();
     assert!(answers[1].as_ref().expect("served")[..] == model[100..160]);

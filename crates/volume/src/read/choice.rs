@@ -26,6 +26,8 @@ const AHEAD_BYTES_MIN: u64 = 24 << 20;
 /// Bytes of a stream that stay on one mirror under `auto` if none of them rotates.
 const SOLID_SEGMENT_BYTES: u64 = 1 << 20;
 
+/// Greatest part of a range, as its divisor, that the host may have in its cache where the range is fetched past it all the same.
+const CACHED_SHARE_MAX: u64 = 8;
 /// Shortest range whose fetches tell how fast a device is, in bytes.
 const WATCHED_BYTES_MIN: u64 = 1 << 20;
 
@@ -225,8 +227,16 @@ impl Pool {
     }
 
     /// Plans the fetch of a piece that is to be read later, and remembers it. Nothing is planned of a piece that is
-    /// fetched already, that must be rebuilt, or whose device has lost it.
-    pub(super) fn prefetch_piece(&self, chunk: &Chunk, offset: u64, piece: &Piece, plan: &mut FetchPlan) {
+    /// fetched already, that must be rebuilt, or whose device has lost it. A piece of a long range is fetched past the host's
+    /// memory, unless most of it is there.
+    pub(super) fn prefetch_piece(
+        &self,
+        chunk: &Chunk,
+        offset: u64,
+        piece: &Piece,
+        is_long: bool,
+        plan: &mut FetchPlan,
+    ) {
         if piece.prefetched.as_ref().is_some_and(|found| found.is_awaited) {
             return;
         }
@@ -243,11 +253,19 @@ impl Pool {
             way = before;
         }
         let Some((device, physical)) = self.direct_place(chunk, run, way) else { return };
+        let there = self.devices[device].device.as_ref().filter(|_| is_long);
+        let cached = there.and_then(|device| device.cached_bytes(physical, run.length));
+        let bypasses_cache = cached.is_some_and(|bytes| bytes <= run.length / CACHED_SHARE_MAX);
         // Where no policy looks at the devices, the host's memory is as good as ours, and spares a copy.
-        if !is_fickle && self.prefetch_by_host(device, physical, run.length) {
+        if !is_fickle && !bypasses_cache && self.prefetch_by_host(device, physical, run.length) {
             return;
         }
         let now = self.choosing.clock.now();
+        if cached.is_some_and(|bytes| bytes >= run.length) {
+            // Nothing is to be fetched; the mirror whose cache has it is remembered.
+            let choice = NewRange { start: at, length: run.length, way, load: None, slices: Vec::new() };
+            return self.choosing.prefetched().add(choice, now);
+        }
         let load = is_fickle.then(|| Arc::clone(&self.devices[device].load));
         if let Some(load) = &load {
             let facts =
@@ -255,10 +273,13 @@ impl Pool {
             load.request(physical, run.length);
             load.expect(run.length, cost(&facts, run.length).ns, now);
         }
-        let fetch = |(start, length)| Slice {
-            end: start + length,
-            left: length,
-            part: Some(plan.add(device, physical + start, length)),
+        let fetch = |(start, length)| {
+            let at = physical + start;
+            let part = match bypasses_cache {
+                true => plan.add_bypassing(device, at, length),
+                false => plan.add(device, at, length),
+            };
+            Slice { end: start + length, left: length, part: Some(part) }
         };
         let slices: Vec<Slice> = slices(run.length).map(fetch).collect();
         if let Some(load) = load.as_ref().filter(|_| run.length >= WATCHED_BYTES_MIN) {

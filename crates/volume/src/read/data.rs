@@ -10,6 +10,9 @@ use crate::pool::Pool;
 use crate::{Attempt, AttemptFailure, DataChecksums, ReadError, Volume};
 use brindle_ondisk::{Checksum, ChecksumType, Logical, to_u64, to_usize};
 
+/// Shortest range that is fetched past the host's cache, in bytes: what lies in shorter ones is likely to be read again.
+const BYPASS_BYTES_MIN: u64 = 256 << 10;
+
 /// The checksums that the sectors of a piece should have.
 #[derive(Clone, Copy)]
 struct Expected<'a> {
@@ -89,6 +92,7 @@ impl Pool {
     /// Fetches what a read of a range would read. Ends where the chunks do, or the memory for it; after how many bytes.
     pub(super) fn prefetch(&self, logical: Logical, length: u64) -> u64 {
         let (mut plan, mut done) = (FetchPlan::default(), 0);
+        let is_long = length >= BYPASS_BYTES_MIN;
         while done < length {
             let Some(at) = logical.checked_add(done) else { break };
             let Some(chunk) = self.chunks.find(at) else { break };
@@ -101,7 +105,7 @@ impl Pool {
                 break;
             }
             let piece = self.piece(chunk, offset, room.min(length - done));
-            self.prefetch_piece(chunk, offset, &piece, &mut plan);
+            self.prefetch_piece(chunk, offset, &piece, is_long, &mut plan);
             done += piece.run.length;
         }
         plan.submit(self);

@@ -42,6 +42,7 @@ pub(super) struct FetchPlan {
 struct Planned {
     offset: u64,
     length: u64,
+    bypasses_cache: bool,
     fetch: Arc<Fetch>,
 }
 
@@ -101,9 +102,20 @@ impl FetchPlan {
     /// Adds a range of a device; where its answer will be. Ranges that follow each other become one request, up to
     /// [`FETCH_BYTES_MAX`].
     pub(super) fn add(&mut self, device: usize, offset: u64, length: u64) -> Part {
+        self.push(device, offset, length, false)
+    }
+
+    /// Adds a range that is to be read past the host's cache.
+    pub(super) fn add_bypassing(&mut self, device: usize, offset: u64, length: u64) -> Part {
+        self.push(device, offset, length, true)
+    }
+
+    fn push(&mut self, device: usize, offset: u64, length: u64, bypasses_cache: bool) -> Part {
         let planned = self.devices.entry(device).or_default();
         let follows = |last: &&mut Planned| {
-            last.offset.checked_add(last.length) == Some(offset) && last.length + length <= FETCH_BYTES_MAX
+            last.offset.checked_add(last.length) == Some(offset)
+                && last.length + length <= FETCH_BYTES_MAX
+                && last.bypasses_cache == bypasses_cache
         };
         if let Some(last) = planned.last_mut().filter(follows) {
             let at = to_usize(last.length);
@@ -111,14 +123,17 @@ impl FetchPlan {
             return Part { fetch: Arc::clone(&last.fetch), at };
         }
         let fetch = Fetch::planned();
-        planned.push(Planned { offset, length, fetch: Arc::clone(&fetch) });
+        planned.push(Planned { offset, length, bypasses_cache, fetch: Arc::clone(&fetch) });
         Part { fetch, at: 0 }
     }
 
     /// Submits everything; the devices work side by side from then on.
     pub(super) fn submit(self, pool: &Pool) {
         for (device, planned) in self.devices {
-            let request = |one: &Planned| ReadRequest { offset: one.offset, length: to_usize(one.length) };
+            let request = |one: &Planned| ReadRequest {
+                bypasses_cache: one.bypasses_cache,
+                ..ReadRequest::new(one.offset, to_usize(one.length))
+            };
             let requests: Vec<ReadRequest> = planned.iter().map(request).collect();
             let pending = pool.devices[device].device.as_ref().map(|device| device.submit_reads(&requests));
             let pending = pending.into_iter().flatten();

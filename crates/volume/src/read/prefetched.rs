@@ -11,8 +11,10 @@ use std::sync::Arc;
 pub(crate) const BYTES_MAX: u64 = 256 << 20;
 /// Upper bound on ranges.
 const RANGES_MAX: usize = 4096;
-/// Age at which a range is given up, in nanoseconds.
-const AGE_MAX_NS: u64 = 4_000_000_000;
+/// Age at which a range is given up, in nanoseconds: a slow reader comes for it late.
+const AGE_MAX_NS: u64 = 60_000_000_000;
+/// The same while more than half of the memory is in use.
+const CROWDED_AGE_MAX_NS: u64 = 4_000_000_000;
 
 /// Ranges of the logical space, disjoint.
 #[derive(Debug, Default)]
@@ -37,6 +39,7 @@ struct Range {
     /// Load of the device, where that is counted.
     load: Option<Arc<Load>>,
     made_ns: u64,
+    /// The fetches, all of the range; none if the host has it.
     slices: Vec<Slice>,
 }
 
@@ -114,7 +117,7 @@ impl Prefetched {
         self.forget(new.start, new.length);
         self.made += 1;
         let (start, end, number) = (new.start, new.start.saturating_add(new.length), self.made);
-        self.bytes += new.length;
+        self.bytes += new.slices.last().map_or(0, |slice| slice.end);
         let (way, load, slices) = (new.way, new.load, new.slices);
         self.ranges.insert(start, Range { end, way, left: new.length, number, load, made_ns: now, slices });
         self.order.push_back((start, number));
@@ -157,7 +160,8 @@ impl Prefetched {
     fn forget_old(&mut self, now: u64) {
         while let Some((start, number)) = self.order.front().copied() {
             let known = self.ranges.get(&start).filter(|range| range.number == number);
-            let is_old = |range: &Range| now.saturating_sub(range.made_ns) > AGE_MAX_NS;
+            let age_max = if self.bytes > BYTES_MAX / 2 { CROWDED_AGE_MAX_NS } else { AGE_MAX_NS };
+            let is_old = |range: &Range| now.saturating_sub(range.made_ns) > age_max;
             if known.is_some_and(|range| !is_old(range)) && self.order.len() < RANGES_MAX {
                 return;
             }
@@ -235,6 +239,23 @@ mod tests {
         assert!(known.find(110).is_some());
         known.expire(&Clock::new(|| AGE_MAX_NS + 1));
         assert_eq!((way(&known, 110), load.statistics().expected, known.bytes()), (None, 0, 0));
+    }
+
+    #[test]
+    fn a_choice_needs_no_memory_and_memory_that_is_short_is_given_back_early() {
+        let (mut known, load) = (Prefetched::default(), Arc::new(Load::default()));
+        known.add(NewRange { start: 100, length: 50, way: 3, load: None, slices: Vec::new() }, 0);
+        let found = known.find(120).expect("a choice");
+        assert_eq!((found.way, found.end, found.part.is_none(), known.bytes()), (3, 150, true, 0));
+        known.take(100, 50);
+        assert_eq!(known.find(120).map(|found| found.is_awaited), Some(false));
+        add(&mut known, &load, 1000, BYTES_MAX / 2, 0, 0);
+        known.expire(&Clock::new(|| CROWDED_AGE_MAX_NS + 1));
+        assert!(known.find(1000).is_some(), "half of the memory is free");
+        add(&mut known, &load, 2 * BYTES_MAX, 1000, 0, CROWDED_AGE_MAX_NS + 1);
+        known.expire(&Clock::new(|| CROWDED_AGE_MAX_NS + 1));
+        assert!(known.find(1000).is_none() && known.find(2 * BYTES_MAX).is_some());
+        assert_eq!(known.bytes(), 1000);
     }
 
     #[test]

@@ -50,8 +50,8 @@ pub(super) fn submit(
         bytes += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
         ranges.iter().for_each(|range| device.forget_cached(range.start, range.end - range.start));
         let request = |range: &Range<u64>| ReadRequest {
-            offset: range.start,
-            length: to_usize(range.end - range.start),
+            bypasses_cache: true,
+            ..ReadRequest::new(range.start, to_usize(range.end - range.start))
         };
         let requests: Vec<ReadRequest> = ranges.iter().map(request).collect();
         let pending = device.submit_reads(&requests);

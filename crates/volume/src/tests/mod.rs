@@ -1,6 +1,7 @@
 //! Whole volumes over devices in memory, laid out by a writer that knows nothing of `layout` and `parity`.
 
 mod asleep;
+mod bypass;
 mod failing;
 mod flaky;
 mod golden;

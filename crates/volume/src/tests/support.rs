@@ -2,7 +2,7 @@
 //! be.
 
 use crate::{OpenOptions, Volume};
-use brindle_device::{Device, DeviceError, MemoryDevice};
+use brindle_device::{Device, DeviceError, MemoryDevice, PendingRead, ReadRequest, read_in_turn};
 use brindle_ondisk::item::{Chunk, ChunkHeader, DevItem, Stripe};
 use brindle_ondisk::{
     BlockGroupType, ChecksumType, DevId, Generation, Incompat, Key, KeyType, Logical, ObjectId, Physical,
@@ -28,12 +28,19 @@ pub(crate) struct Faulty {
     inner: MemoryDevice,
     pub(crate) bad: Vec<Range<u64>>,
     pub(crate) reads: Mutex<Vec<Range<u64>>>,
+    /// Ranges that a host has in its cache of the device, if there is a cache.
+    pub(crate) cached: Option<Vec<Range<u64>>>,
+    /// Ranges that the host was told to fetch.
+    pub(crate) hinted: Mutex<Vec<Range<u64>>>,
+    /// Ranges read past the host's cache.
+    pub(crate) bypassed: Mutex<Vec<Range<u64>>>,
 }
 
 impl Faulty {
     pub(crate) fn new(name: &str, bytes: Vec<u8>) -> Self {
         let inner = MemoryDevice::new(name, bytes);
-        Self { inner, bad: Vec::new(), reads: Mutex::default() }
+        let (reads, hinted, bypassed) = Default::default();
+        Self { inner, bad: Vec::new(), reads, cached: None, hinted, bypassed }
     }
 }
 
@@ -59,6 +66,24 @@ impl Device for Faulty {
             });
         }
         self.inner.read_at(offset, buffer)
+    }
+
+    fn submit_reads(&self, requests: &[ReadRequest]) -> Vec<PendingRead> {
+        let ranges = requests.iter().filter(|request| request.bypasses_cache);
+        let ranges = ranges.map(|request| request.offset..request.offset + request.length as u64);
+        self.bypassed.lock().expect("no panic").extend(ranges);
+        read_in_turn(self, requests)
+    }
+
+    fn prefetch(&self, offset: u64, length: u64) -> bool {
+        self.hinted.lock().expect("no panic").push(offset..offset + length);
+        self.cached.is_some()
+    }
+
+    fn cached_bytes(&self, offset: u64, length: u64) -> Option<u64> {
+        let common =
+            |range: &Range<u64>| range.end.min(offset + length).saturating_sub(range.start.max(offset));
+        self.cached.as_ref().map(|ranges| ranges.iter().map(common).sum())
     }
 }
 
