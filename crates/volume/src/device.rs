@@ -6,7 +6,7 @@ use crate::lost_writes::{LostWrites, Places};
 use crate::read::Load;
 use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
 use brindle_ondisk::item::DevItem;
-use brindle_ondisk::{DevId, Generation, NodeExpectation, Uuid};
+use brindle_ondisk::{DevId, Generation, Superblock, Uuid};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -25,8 +25,8 @@ pub(crate) struct PoolDevice {
     pub(crate) item: DevItem,
     /// Generation of its superblock.
     pub(crate) generation: Option<Generation>,
-    /// Root of the root tree by its superblock.
-    pub(crate) root: Option<NodeExpectation>,
+    /// The best of its superblocks when the pool was opened.
+    pub(crate) superblock: Option<Arc<Superblock>>,
     /// True if it has missed transactions.
     pub(crate) is_stale: bool,
     /// True if its superblock is older than the pool's, and of the same series: it was left alone since, or so it seems until
@@ -210,7 +210,7 @@ impl PoolDevice {
             writable: None,
             item: DevItem { devid, uuid, ..DevItem::new_zeroed() },
             generation: None,
-            root: None,
+            superblock: None,
             is_stale: false,
             is_asleep: false,
             is_incomplete: false,

@@ -12,12 +12,15 @@
 //!    newest commit; one without the newest root has missed that commit, and is stale.
 //! 4. *Marks.* A device that has been written since the pool is written without it, by its mark in the chunk tree, and lacks the newest
 //!    root, was written apart. One that holds it was taken in again by a system that does not know the mark, and is stale until it
-//!    is replaced: nothing tells that it has everything.
+//!    is replaced: nothing tells that it has everything. A device with an older superblock has marks of its own ([`marks`]): one
+//!    of a device that has come to it and that the pool knows nothing of is a mark of another history.
 //!
 //! None of them takes a legal state for two histories. A crash leaves superblocks of different ages, which have recorded the same
 //! roots for the same generations; a device that slept is an ancestor; a lost write of a tree block leaves an older one, which
 //! has another generation. Not found: halves of one generation that agree in all of these blocks, and rebuilt blocks of parity, which
 //! only superblocks tell.
+
+mod marks;
 
 use crate::pool::Pool;
 use crate::scan::{Found, Scan};
@@ -117,14 +120,20 @@ impl Volume {
         if superblock.generation != self.opened {
             return Ok(());
         }
-        let root = NodeExpectation::root(superblock.root, superblock.generation, superblock.root_level);
+        let root = root_of(&superblock);
         let pool = self.snapshot().with_left_out();
         self.change(Pool::forget_left_out);
         self.check_tree(&pool, root)?;
         // Older roots: what the others still have there is of that history.
-        let older = pool.devices.iter().filter(|device| !device.is_seed).filter_map(|device| device.root);
-        for older in older.filter(|older| older.generation != root.generation) {
-            self.compare_copies(&pool, &older)?;
+        for (index, device) in pool.devices.iter().enumerate().filter(|(_, device)| !device.is_seed) {
+            let Some(older) = device.superblock.as_ref().filter(|it| it.generation < superblock.generation)
+            else {
+                continue;
+            };
+            self.compare_copies(&pool, &root_of(older))?;
+            if let Some(other) = self.written_after_mark(&pool, index, older).filter(|_| !device.is_asleep) {
+                return Err(apart_devices(&pool, other, index));
+            }
         }
         let lacking = self.without_root(&pool, &root);
         let suspects: Vec<usize> = (0..pool.devices.len()).filter(|index| pool.is_suspect(*index)).collect();
@@ -143,19 +152,19 @@ impl Volume {
         Ok(())
     }
 
-    /// Returns true if a missing device, which is given with its superblock, has roots of another history than this pool.
+    /// Returns true if a missing device, which is given with its superblock, has roots or marks of another history than this pool.
     pub fn contradicts(&self, devid: DevId, device: &Arc<dyn Device>, superblock: &Superblock) -> bool {
-        let Superblock { generation, root, root_level, .. } = superblock;
-        let Superblock { chunk_root, chunk_root_generation, chunk_root_level, .. } = superblock;
+        let Superblock { generation, chunk_root, chunk_root_generation, chunk_root_level, .. } = superblock;
         let mut pool = Pool::clone(&self.snapshot());
         let Some(member) = pool.device_mut(devid) else { return false };
         (member.device, member.generation) = (Some(Arc::clone(device)), Some(*generation));
-        let roots = [
-            NodeExpectation::root(*root, *generation, *root_level),
-            NodeExpectation::root(*chunk_root, *chunk_root_generation, *chunk_root_level),
-        ];
+        let uuid = member.uuid;
+        let index = pool.devices.iter().position(|member| member.uuid == uuid && member.devid == devid);
+        let chunk_root = NodeExpectation::root(*chunk_root, *chunk_root_generation, *chunk_root_level);
+        let roots = [root_of(superblock), chunk_root];
         contradiction(&self.superblock(), superblock).is_some()
             || roots.iter().any(|root| self.compare_copies(&pool, root).is_err())
+            || index.is_some_and(|index| self.written_after_mark(&pool, index, superblock).is_some())
     }
 
     /// Compares copies of the first blocks of a tree: on the way to its first leaf, and those that were written with their parents.
@@ -220,6 +229,11 @@ impl Volume {
         lacking.retain(|index| !holds(index));
         lacking
     }
+}
+
+/// Root of the root tree of a superblock.
+fn root_of(superblock: &Superblock) -> NodeExpectation {
+    NodeExpectation::root(superblock.root, superblock.generation, superblock.root_level)
 }
 
 fn apart_devices(pool: &Pool, one: usize, other: usize) -> VolumeError {

@@ -12,8 +12,8 @@ use crate::{MissingDevice, NotWritable, UnreadableChunk, UnusedDevice, UnusedRea
 use brindle_device::{Device, WritableDevice};
 use brindle_ondisk::item::{self, DevItem, SuperblockAge};
 use brindle_ondisk::{
-    Defect, DevId, Generation, Holders, LEASE_BYTES, LEASE_OFFSET, LeaseDevice, Logical, NodeExpectation,
-    SUPERBLOCK_OFFSETS, Uuid, to_u64,
+    Defect, DevId, Generation, Holders, LEASE_BYTES, LEASE_OFFSET, LeaseDevice, Logical, SUPERBLOCK_OFFSETS,
+    Uuid, to_u64,
 };
 use std::sync::Arc;
 
@@ -452,8 +452,7 @@ fn present(found: &Found) -> PoolDevice {
     device.writable = found.writable.clone();
     let superblock = &found.superblock;
     device.generation = Some(superblock.generation);
-    let root = NodeExpectation::root(superblock.root, superblock.generation, superblock.root_level);
-    device.root = Some(root);
+    device.superblock = Some(Arc::clone(superblock));
     device.first_superblock = Arc::new(FirstSuperblock::found(found.first.clone()));
     device.superblock_generation = Arc::new(found.superblock.generation.get().into());
     device.describe(item);

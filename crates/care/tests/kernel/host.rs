@@ -110,7 +110,13 @@ impl LoopPool {
 
     /// Shows the images as loop devices, and tells the kernel of them.
     pub(crate) fn attach(&mut self) {
-        for image in &self.images {
+        let all: Vec<usize> = (0..self.images.len()).collect();
+        self.attach_some(&all);
+    }
+
+    /// The same with some of the images.
+    pub(crate) fn attach_some(&mut self, which: &[usize]) {
+        for image in which.iter().map(|index| &self.images[*index]) {
             let name = run(Command::new("losetup").args(["--find", "--show"]).arg(image));
             self.loops.push(PathBuf::from(name.trim()));
         }

@@ -1,6 +1,7 @@
 //! Verdict of the kernel and btrfs-progs on pools made here: needs root, loop devices and the tools, and says so
 //! where they are missing. With CI=true that is a failure.
 
+mod apart;
 mod device;
 mod dump;
 mod fill;

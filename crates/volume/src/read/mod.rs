@@ -195,6 +195,21 @@ impl Pool {
         self.direct_places(logical, length).into_iter().filter_map(read).collect()
     }
 
+    /// The copies of a block that a device has, as far as they can be read; nothing is verified.
+    pub(crate) fn copies_on(&self, device: usize, logical: Logical, length: u32) -> Vec<Box<[u8]>> {
+        let Ok((chunk, offset)) = self.locate_block(logical, length.into()) else { return Vec::new() };
+        let run = chunk.layout.run_at(offset);
+        let is_there = |way: &usize| match chunk.layout.way(&run, *way) {
+            Way::Direct(stripe) => chunk.stripes[stripe].device == device,
+            Way::Rebuild(_) => false,
+        };
+        let read = |way: usize| {
+            let mut bytes = vec![0; to_usize(length.into())].into_boxed_slice();
+            self.read_range(chunk, offset, way, &mut bytes).ok().map(|()| bytes)
+        };
+        (0..chunk.layout.ways()).filter(is_there).filter_map(read).collect()
+    }
+
     /// Reads a block in one way. Blocks seldom straddle strips; one that does may have lost another device in
     /// each of its strips, so there each strip is read in any way that goes, this one first.
     fn read_block_once(
