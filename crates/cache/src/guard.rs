@@ -1,5 +1,5 @@
 //! Consent to write the disk again after its connection was lost. The cache gives it if its mark is still on the disk, and then asks
-//! its user, who is shown the disk as before: dirty blocks from the flash, all others from the disk.
+//! its user, which is shown the disk as before: dirty blocks from the flash, all others from the disk.
 //!
 //! Called by a thread of the disk while requests wait for it, so it takes no lock but that of the state, and enters no blocks.
 
