@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Examines what systemd and udev make of brindle: the units that are installed, those of the lines for fstab in
-# docs/user/boot.md, the mount unit there, and the rules for udev. Needs systemd's programs, not a running systemd.
+# docs/user/boot.md, the mount unit there, the units of docs/user/nas.md, and the rules for udev. Needs systemd's programs, not a running systemd.
 set -euo pipefail
 brindle=$(realpath "${BRINDLE:-target/release/brindle}")
 cd "$(dirname "$0")/.."
@@ -16,7 +16,7 @@ trap 'rm -rf "$dir"' EXIT
 # The blocks of the page, by their first words.
 block() {
     awk -v first="$1" '/^```/ { if (inside && index(text, first) == 1) printf "%s", text; inside = !inside; text = ""; next }
-        inside { text = text $0 "\n" }' docs/user/boot.md
+        inside { text = text $0 "\n" }' "docs/user/${2:-boot.md}"
 }
 verify() {
     timeout 120 systemd-analyze verify --man=no "$@" >"$dir/said" 2>&1 || { cat "$dir/said"; exit 1; }
@@ -45,6 +45,13 @@ grep -q '^After=.*dev-disk-by' "$dir/generated/srv-pool.mount"
 
 block '[Unit]' >"$dir/units/srv-pool.mount"
 verify "$dir/units/srv-pool.mount"
+
+for unit in 'scrub.service:Scrub of the pool' 'scrub.timer:Monthly' 'status.service:Health' 'status.timer:Hourly'; do
+    name=brindle-${unit%%:*}
+    block "[Unit]"$'\n'"Description=${unit#*:}" nas.md | sed "s|=brindle |=$brindle |" >"$dir/units/$name"
+    [ -s "$dir/units/$name" ] || { echo "units: docs/user/nas.md has no $name"; exit 1; }
+done
+for unit in scrub.service status.service scrub.timer status.timer; do verify "$dir/units/brindle-$unit"; done
 
 sed "s|@BIN@|$(dirname "$brindle")|" contrib/65-brindle.rules >"$dir/65-brindle.rules"
 if udevadm verify --help >/dev/null 2>&1; then
