@@ -57,11 +57,22 @@ fn the_rest_of_a_pool_is_listed_copied_out_and_examined() {
     assert!(listed.status.success() && warned.contains("of data, "), "{warned}");
     assert_eq!(String::from_utf8_lossy(&listed.stdout).lines().count(), FILES);
     let copied = directory.path().join("copied");
-    let restored = brindle(["-q", "restore", "--json", "-o", "degraded", text(&left), text(&copied)]);
-    assert_eq!(restored.status.code(), Some(1));
-    let report: Value = serde_json::from_slice(&restored.stdout).expect("JSON");
+    let restore = |words: &[&str]| {
+        let common = ["-q", "restore", "--json", "-o", "degraded", text(&left), text(&copied)];
+        let restored = brindle([&common, words].concat());
+        assert_eq!(restored.status.code(), Some(1));
+        serde_json::from_slice::<Value>(&restored.stdout).expect("JSON")
+    };
+    let foreseen = restore(&["--dry-run"]);
+    assert!(!copied.exists());
+    let report = restore(&[]);
+    assert_eq!(foreseen["failures"], report["failures"]);
+    assert!(foreseen["failed"][0]["error"].as_str().is_some_and(|error| error.contains("lie in chunks")));
     let failures =
         report["failures"].as_u64().and_then(|count| usize::try_from(count).ok()).expect("a count");
+    // A file with holes is not taken for whole.
+    let again = restore(&["--resume"]);
+    assert_eq!((&again["failures"], &again["files"]), (&report["failures"], &report["failures"]));
     let whole = whole_files(&copied);
     assert!(whole > 0 && failures > 0 && whole + failures == FILES, "{whole} whole, {report}");
     let examined = brindle(["-q", "check", "-o", "degraded", text(&left)]);

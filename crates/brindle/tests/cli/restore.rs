@@ -184,6 +184,88 @@ fn a_signal_leaves_whole_files_only() {
     }
 }
 
+/// Number of files below a directory.
+fn count_files(directory: &Path) -> usize {
+    let below = |entry: std::fs::DirEntry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => count_files(&entry.path()),
+        Ok(_) => 1,
+        Err(_) => 0,
+    };
+    std::fs::read_dir(directory).map_or(0, |entries| entries.flatten().map(below).sum())
+}
+
+#[test]
+fn copies_that_are_killed_are_gone_on_with_until_they_are_whole() {
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let [source, image, copy] = ["source", "image", "copy"].map(|name| scratch.path().join(name));
+    let mut random = 7_u64;
+    let mut draw = |below: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(random >> 33).expect("31 bits") % below
+    };
+    for number in 0..400 {
+        let directory = source.join((number % 7).to_string());
+        std::fs::create_dir_all(&directory).expect("room");
+        let length = if number % 40 == 0 { 3 << 20 } else { draw(60_000) };
+        let contents: Vec<u8> = (0..length).map(|at| (at * number % 251).to_le_bytes()[0]).collect();
+        std::fs::write(directory.join(number.to_string()), contents).expect("room");
+    }
+    std::fs::hard_link(source.join("0/7"), source.join("1/link")).expect("room");
+    brindle_prints(["-q", "mkfs", "--size", "200M", "--rootdir", text(&source), text(&image)]);
+    let resume = ["cp", "--json", "--resume", text(&image), text(&copy)];
+    let mut killed = 0;
+    for _ in 0..8 {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_brindle"));
+        let mut child = child.args(resume).stdout(Stdio::null()).spawn().expect("the binary was built");
+        let enough = count_files(&copy) / 2 + draw(100);
+        while count_files(&copy) < enough && child.try_wait().expect("our child").is_none() {
+            std::thread::yield_now();
+        }
+        killed += usize::from(child.try_wait().expect("our child").is_none());
+        child.kill().expect("our child");
+        child.wait().expect("our child");
+    }
+    println!("{killed} of 8 were killed at work");
+    let report: Value = serde_json::from_str(&brindle_prints(resume)).expect("JSON");
+    let count = |report: &Value, name: &str| report[name].as_u64().expect("a number");
+    assert_eq!(count(&report, "files") + count(&report, "kept_files"), 400, "{report}");
+    let manifest = |place: &Path| Manifest::of_directory(place).expect("readable");
+    let differences = manifest(&source).diff(&manifest(&copy));
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    let again: Value = serde_json::from_str(&brindle_prints(resume)).expect("JSON");
+    assert_eq!((count(&again, "files"), count(&again, "kept_files")), (0, 400), "{again}");
+}
+
+#[test]
+fn a_dry_run_tells_what_would_be_done() {
+    let image = Image::unpack("raid1");
+    let destination = image.beside("out");
+    let run = |words: &[&str]| {
+        let mut arguments = with_devices(&[&["-q", "cp", "--json"], words].concat(), &image.devices);
+        arguments.push(destination.clone());
+        let output = brindle(arguments);
+        (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).expect("JSON"))
+    };
+    let (code, foreseen) = run(&["--dry-run"]);
+    assert_eq!((code, &foreseen["dry_run"]), (Some(0), &true.into()), "{foreseen}");
+    assert!(!destination.exists());
+    let (_, done) = run(&[]);
+    for name in ["files", "directories", "symlinks", "specials", "hard_links", "failures"] {
+        assert_eq!(foreseen[name], done[name], "{name}");
+    }
+    // Extents that were allocated and never written count before, and not after.
+    assert!(foreseen["bytes"].as_u64() >= done["bytes"].as_u64(), "{foreseen} {done}");
+    assert_eq!(run(&["--dry-run"]).0, Some(1), "all files exist");
+    let (code, kept) = run(&["--dry-run", "--resume"]);
+    assert_eq!((code, &kept["files"], &kept["kept_files"]), (Some(0), &0.into(), &done["files"]));
+    let mut arguments = with_devices(&["cp", "--dry-run", "--overwrite"], &image.devices);
+    arguments.push(destination.clone());
+    assert!(brindle_prints(arguments).starts_with("would restore "));
+    let mut arguments = with_devices(&["cp", "--dry-run"], &image.devices);
+    arguments.push(image.beside("no/such/place"));
+    assert!(brindle_fails(1, arguments).contains("no/such/place"));
+}
+
 #[test]
 fn a_full_disk_leaves_whole_files_only() {
     let image = Image::unpack("single");

@@ -38,7 +38,8 @@ impl<'c> Filling<'c> {
     fn add_name(&self, directory: Arc<Directory<'c>>, name: &[u8]) {
         let Self(file) = self;
         match file.link(&directory, name) {
-            Ok(()) => count(&file.context.counts.links),
+            Ok(true) => count(&file.context.counts.links),
+            Ok(false) => {}
             Err(Errno::MLINK | Errno::XDEV) => whole(file.context, directory, name, file.attributes),
             Err(error) => file.context.fail(&directory.path_of(name), Failure::Link(error)),
         }
@@ -159,6 +160,7 @@ fn copy(context: &Context<'_>, file: &OutputFile<'_>, range: std::ops::Range<u64
         Ok(()) => file.part_is_done(),
         Err(Cut::Read(failure)) => {
             context.fail(&file.path, failure);
+            file.is_damaged();
             match file.set_size() {
                 Ok(()) => file.part_is_done(),
                 Err(error) => context.fail(&file.path, Failure::Size(error)),
@@ -187,6 +189,7 @@ fn copy_range(
     let mut copy = Copy { context, file, source, lost_bytes: 0, first_error: None };
     let result = copy.data(range, &mut buffer[..]);
     if let Some(first) = copy.first_error {
+        file.is_damaged();
         context.fail(&file.path, Failure::Unreadable { bytes: copy.lost_bytes, first });
     }
     result

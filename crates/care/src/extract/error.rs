@@ -28,6 +28,9 @@ pub enum ExtractError {
         /// The reason.
         source: Errno,
     },
+    /// Another process extracts into the destination.
+    #[error("{0}: another copy into this directory is under way; only one may go on with what is there")]
+    Busy(PathBuf),
     /// A file goes into a directory, and has no name of its own.
     #[error("the path has no last name to call the file by")]
     NoName,
@@ -51,6 +54,23 @@ pub enum Failure {
     /// A file or directory was not made, or did not get its name.
     #[error("cannot make it: {0}")]
     Make(Errno),
+    /// Something of another kind has the name, in the destination.
+    #[error("{found} of this name is in the way, and stays{advice}")]
+    InTheWay {
+        /// Kind of what is there.
+        found: &'static str,
+        /// The way to have it replaced, if there is one.
+        advice: &'static str,
+    },
+    /// Chunks with contents of a file can't be read, for devices are missing. Only a survey tells so.
+    #[error("{bytes} bytes lie in chunks that can't be read")]
+    LostChunks {
+        /// Bytes on devices.
+        bytes: u64,
+    },
+    /// A file has its name, and may not survive a loss of power.
+    #[error("cannot make it durable: {0}; it has the time of the copy, so that --resume copies it anew")]
+    NotDurable(Errno),
     /// A symbolic link was not made.
     #[error("cannot make the symbolic link: {0}")]
     Symlink(Errno),

@@ -3,8 +3,8 @@
 use super::{Context, Failure, Note};
 use brindle_fs::{Attributes, Timestamp, Xattr};
 use rustix::fs::{
-    AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags, chownat, fchmod, fchown, fsetxattr, futimens,
-    lsetxattr, utimensat,
+    AtFlags, Gid, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags, chownat, fchmod, fchown, fsetxattr,
+    futimens, lsetxattr, utimensat,
 };
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -14,18 +14,41 @@ use std::path::PathBuf;
 
 const SET_ID_BITS: u32 = 0o6000;
 
-/// Sets everything on an open file or directory; what fails is reported.
+/// Sets everything on an open directory; what fails is reported.
 pub(super) fn apply(context: &Context<'_>, descriptor: impl AsFd, attributes: &Attributes, path: &[u8]) {
+    apply_but_times(context, &descriptor, attributes, path);
+    if let Err(error) = futimens(descriptor, &timestamps(attributes)) {
+        context.fail(path, Failure::Set { what: "the times", error });
+    }
+}
+
+/// Sets the times of a file by its name; what fails is reported.
+pub(super) fn set_times(
+    context: &Context<'_>,
+    directory: impl AsFd,
+    name: &[u8],
+    attributes: &Attributes,
+    path: &[u8],
+) {
+    if let Err(error) = utimensat(directory, name, &timestamps(attributes), AtFlags::SYMLINK_NOFOLLOW) {
+        context.fail(path, Failure::Set { what: "the times", error });
+    }
+}
+
+/// Sets owner, extended attributes and mode of an open file or directory; what fails is reported.
+pub(super) fn apply_but_times(
+    context: &Context<'_>,
+    descriptor: impl AsFd,
+    attributes: &Attributes,
+    path: &[u8],
+) {
     let descriptor = descriptor.as_fd();
     let failed = |what, error| context.fail(path, Failure::Set { what, error });
-    let mut mode = attributes.mode & 0o7777;
-    if context.options.is_root {
-        if let Err(error) = fchown(descriptor, owner(attributes), group(attributes)) {
-            failed("the owner", error);
-            mode &= !SET_ID_BITS;
-        }
-    } else {
-        // The bits would lend the rights of another user than the pool says.
+    let mut mode = mode_of(context, attributes);
+    if context.options.is_root
+        && let Err(error) = fchown(descriptor, owner(attributes), group(attributes))
+    {
+        failed("the owner", error);
         mode &= !SET_ID_BITS;
     }
     set_xattrs(context, attributes, path, |xattr| {
@@ -34,9 +57,6 @@ pub(super) fn apply(context: &Context<'_>, descriptor: impl AsFd, attributes: &A
     // After the owner, for that takes the set-id bits away, and after the ACL, which changes the mode.
     if let Err(error) = fchmod(descriptor, Mode::from_raw_mode(mode)) {
         failed("the mode", error);
-    }
-    if let Err(error) = futimens(descriptor, &timestamps(attributes)) {
-        failed("the times", error);
     }
 }
 
@@ -63,14 +83,12 @@ pub(super) fn apply_by_name(
     });
     // Links have no mode; anything else was made with the right one, less what the umask took.
     if attributes.kind != brindle_fs::FileType::Symlink {
-        let mode = Mode::from_raw_mode(attributes.mode & 0o7777);
+        let mode = Mode::from_raw_mode(mode_of(context, attributes));
         if let Err(error) = rustix::fs::chmodat(directory, name, mode, AtFlags::empty()) {
             failed("the mode", error);
         }
     }
-    if let Err(error) = utimensat(directory, name, &timestamps(attributes), follow_not) {
-        failed("the times", error);
-    }
+    set_times(context, directory, name, attributes, path);
 }
 
 fn set_xattrs(
@@ -107,6 +125,20 @@ fn set_xattrs(
     if let Some((name, error)) = first {
         context.fail(path, Failure::SetXattrs { count, name, error });
     }
+}
+
+/// The mode that a file gets. The set-id bits would lend the rights of another user than the pool says.
+fn mode_of(context: &Context<'_>, attributes: &Attributes) -> u32 {
+    let mode = attributes.mode & 0o7777;
+    if context.options.is_root { mode } else { mode & !SET_ID_BITS }
+}
+
+/// Returns true if something that is there has the owner and the mode that it would get.
+pub(super) fn is_owned_alike(context: &Context<'_>, attributes: &Attributes, found: &Stat) -> bool {
+    let owners_agree = (found.st_uid, found.st_gid) == (attributes.uid, attributes.gid);
+    let modes_agree = attributes.kind == brindle_fs::FileType::Symlink
+        || found.st_mode & 0o7777 == mode_of(context, attributes);
+    modes_agree && (owners_agree || !context.options.is_root)
 }
 
 fn owner(attributes: &Attributes) -> Option<Uid> {

@@ -6,29 +6,38 @@
 //! below it is done, which is when the last reference to it goes ([`target::Directory`]).
 //!
 //! A file gets its name when it is whole ([`unfinished`]); the observer can end the work between two reads, which
-//! leaves whole files only. A failure is told, and the rest goes on.
+//! leaves whole files only. It gets its times when it is durable ([`durable`]), so that a later extraction knows by size and
+//! time of modification which files are whole ([`standing`]), whatever ended this one: a signal, or the loss of power. A failure is
+//! told, and the rest goes on.
+//!
+//! [`survey`] goes the same way and writes nothing.
 //!
 //! Everything in the destination is reached by descriptor and name, never by path, and without following
 //! symbolic links: a hostile pool cannot write outside it.
 
 mod copy;
+mod durable;
 mod error;
+mod listing;
 mod metadata;
 mod output_file;
+mod standing;
+mod survey;
 mod target;
 mod unfinished;
 mod walk;
 
 pub use error::{ExtractError, Failure, Note};
+pub use survey::survey;
 
 use brindle_fs::{FileType, Filesystem, InodeId};
 use copy::Batch;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
-use target::Directory;
+use target::{Directory, LastMessage};
 use walk::Walk;
 
 /// Options of an extraction.
@@ -36,12 +45,21 @@ use walk::Walk;
 pub struct ExtractOptions {
     /// Files that exist are replaced; otherwise they are failures, and stay.
     pub overwrite: bool,
+    /// The destination has part of the same tree: what is whole there stays, and what differs is replaced by its like.
+    pub resume: bool,
     /// Subvolumes below are left out.
     pub one_subvolume: bool,
     /// True if owners, set-id bits and device nodes can be made.
     pub is_root: bool,
     /// Number of copying threads; `None` for the number of processors, at least 4.
     pub threads: Option<usize>,
+}
+
+impl ExtractOptions {
+    /// Returns true if what is in the way may be replaced: anything but a directory, or its like.
+    fn replaces(&self) -> bool {
+        self.overwrite || self.resume
+    }
 }
 
 /// Receiver of progress, notes and failures, by any thread. Paths are those from the destination on.
@@ -73,6 +91,10 @@ pub struct Extracted {
     pub specials: u64,
     /// Bytes of files.
     pub bytes: u64,
+    /// Regular files that were whole already, with `resume`.
+    pub kept_files: u64,
+    /// Sizes of those.
+    pub kept_bytes: u64,
 }
 
 /// The same, while it is counted by all threads.
@@ -84,6 +106,8 @@ struct Counts {
     symlinks: AtomicU64,
     specials: AtomicU64,
     bytes: AtomicU64,
+    kept_files: AtomicU64,
+    kept_bytes: AtomicU64,
 }
 
 impl Counts {
@@ -95,6 +119,8 @@ impl Counts {
             symlinks: self.symlinks.into_inner(),
             specials: self.specials.into_inner(),
             bytes: self.bytes.into_inner(),
+            kept_files: self.kept_files.into_inner(),
+            kept_bytes: self.kept_bytes.into_inner(),
         }
     }
 }
@@ -112,6 +138,8 @@ struct Context<'e> {
     counts: Counts,
     /// True if files can do without a name until they are whole.
     unnamed_files: AtomicBool,
+    /// True if only fsync(2) of each file makes it durable.
+    syncs_each: AtomicBool,
 }
 
 impl Context<'_> {
@@ -124,6 +152,8 @@ impl Context<'_> {
 /// Batches of jobs that wait at the most; each job may keep a directory open.
 const QUEUE_BATCHES: usize = 8;
 const THREADS_MIN: usize = 4;
+/// Files that may wait for the thread that makes them durable; each may keep a directory open.
+const FINISHED_FILES: usize = 256;
 
 /// Extracts a directory with everything below it into the directory `destination`, which is made if it is not there; or a single
 /// file as `destination`, or into it, by its own `name`, if it is a directory. Each level of a tree keeps a directory open.
@@ -141,6 +171,7 @@ pub fn extract(
         observer,
         counts: Counts::default(),
         unnamed_files: AtomicBool::new(false),
+        syncs_each: AtomicBool::new(false),
     };
     run(&context, inode, name, destination)?;
     Ok(context.counts.sum())
@@ -154,46 +185,49 @@ fn run(
 ) -> Result<(), ExtractError> {
     let attributes = context.filesystem.attributes(inode)?;
     let is_directory = attributes.kind == FileType::Directory;
+    let (finished, messages) = sync_channel(FINISHED_FILES);
     let (target, name) = if is_directory {
-        (Directory::open_destination(context, destination, &attributes)?, Vec::new())
+        (Directory::open_destination(context, finished.clone(), destination, &attributes)?, Vec::new())
     } else {
-        file_destination(context, name, destination)?
+        let (parent, name) = file_destination(name, destination)?;
+        (Directory::open_existing(context, finished.clone(), &parent)?, name)
     };
     let is_unnamed = unfinished::supports_unnamed(&target);
     context.unnamed_files.store(is_unnamed, Ordering::Relaxed);
+    context.syncs_each.store(durable::needs_each(&target), Ordering::Relaxed);
     let target = Arc::new(target);
     let (queue, jobs) = sync_channel::<Batch<'_>>(QUEUE_BATCHES);
     let jobs = Mutex::new(jobs);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = context.options.threads.unwrap_or_else(|| cores.max(THREADS_MIN));
     std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| copy::work(context, &jobs));
-        }
-        let mut walk = Walk::new(context, queue);
-        if is_directory {
-            walk.tree(inode, target);
-        } else {
-            walk.single(target, &name, attributes);
-        }
+        scope.spawn(move || durable::complete(context, &messages));
+        // Sent when all files are done, also by a panic.
+        let _end = LastMessage(finished);
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| copy::work(context, &jobs));
+            }
+            let mut walk = Walk::new(context, queue);
+            if is_directory {
+                walk.tree(inode, target);
+            } else {
+                walk.single(target, &name, attributes);
+            }
+        });
     });
     Ok(())
 }
 
 /// The directory and the name that a single file goes to.
-fn file_destination<'c>(
-    context: &'c Context<'c>,
-    name: Option<&[u8]>,
-    destination: &Path,
-) -> Result<(Directory<'c>, Vec<u8>), ExtractError> {
+fn file_destination(name: Option<&[u8]>, destination: &Path) -> Result<(PathBuf, Vec<u8>), ExtractError> {
     if destination.is_dir() {
         let name = name.ok_or(ExtractError::NoName)?;
-        return Ok((Directory::open_existing(context, destination)?, name.to_vec()));
+        return Ok((destination.to_owned(), name.to_vec()));
     }
     let Some(name) = destination.file_name() else {
         return Err(ExtractError::NotAName(destination.to_owned()));
     };
     let parent = destination.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let parent = Directory::open_existing(context, parent.unwrap_or(Path::new(".")))?;
-    Ok((parent, name.as_bytes().to_vec()))
+    Ok((parent.unwrap_or(Path::new(".")).to_owned(), name.as_bytes().to_vec()))
 }

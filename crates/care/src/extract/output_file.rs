@@ -1,15 +1,15 @@
 //! Files of the destination.
 
 use super::count;
+use super::durable::damaged;
 use super::metadata;
 use super::target::Directory;
 use super::unfinished::{Unfinished, exists};
 use super::{Context, Failure};
 use brindle_fs::Attributes;
-use rustix::fs::{AtFlags, linkat};
 use rustix::io::Errno;
 use std::fs::File;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A file of the destination. After its last part it gets owner, mode, times and its names; or, if one of its parts was not
@@ -23,6 +23,8 @@ pub(super) struct OutputFile<'c> {
     pub(super) path: Vec<u8>,
     name: Vec<u8>,
     parts_left: AtomicU64,
+    /// Something of it could not be read.
+    is_damaged: AtomicBool,
     links: SharedLinks<'c>,
     /// Kept, so that it goes later.
     directory: Arc<Directory<'c>>,
@@ -54,7 +56,7 @@ impl<'c> OutputFile<'c> {
         parts: u64,
     ) -> Result<Self, Errno> {
         // It will be found out in the end, but better before all is copied.
-        if !context.options.overwrite && !directory.is_new() && exists(&*directory, name) {
+        if !context.options.replaces() && !directory.is_new() && exists(&*directory, name) {
             return Err(Errno::EXIST);
         }
         let output = Self {
@@ -64,6 +66,7 @@ impl<'c> OutputFile<'c> {
             path: directory.path_of(name),
             name: name.to_vec(),
             parts_left: AtomicU64::new(parts),
+            is_damaged: AtomicBool::new(false),
             links: Arc::new(Mutex::new(Links::Waiting(Vec::new()))),
             directory,
         };
@@ -99,6 +102,16 @@ impl<'c> OutputFile<'c> {
         self.parts_left.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Something of it can't be read: it is not whole, whatever its size.
+    pub(super) fn is_damaged(&self) {
+        self.is_damaged.store(true, Ordering::Relaxed);
+    }
+
+    /// Makes its contents durable, where that has to be done file by file.
+    fn sync(&self) -> Result<(), Errno> {
+        if self.context.syncs_each.load(Ordering::Relaxed) { rustix::fs::fsync(self.file()) } else { Ok(()) }
+    }
+
     /// Gives the file its name; returns true if it has it.
     fn publish(&mut self) -> bool {
         if *self.parts_left.get_mut() > 0 {
@@ -107,9 +120,17 @@ impl<'c> OutputFile<'c> {
             }
             return false;
         }
-        metadata::apply(self.context, self.file(), &self.attributes, &self.path);
-        match self.unfinished.publish(&*self.directory, &self.name, self.context.options.overwrite) {
-            Ok(()) => count(&self.context.counts.files),
+        metadata::apply_but_times(self.context, self.file(), &self.attributes, &self.path);
+        let replaces = self.context.options.replaces();
+        let published =
+            self.sync().and_then(|()| self.unfinished.publish(&*self.directory, &self.name, replaces));
+        match published {
+            Ok(()) => {
+                count(&self.context.counts.files);
+                let is_damaged = *self.is_damaged.get_mut();
+                let attributes = if is_damaged { damaged(&self.attributes) } else { self.attributes };
+                self.directory.has_finished(&self.name, attributes);
+            }
             Err(error) => {
                 // It can't be left under another name either.
                 let _ = self.unfinished.discard(&*self.directory);
@@ -131,10 +152,9 @@ impl<'c> OutputFile<'c> {
         }
     }
 
-    /// Gives the finished file a further name.
-    pub(super) fn link(&self, directory: &Directory<'c>, name: &[u8]) -> Result<(), Errno> {
-        let make = || linkat(&*self.directory, &*self.name, directory, name, AtFlags::empty());
-        directory.replacing(name, make)
+    /// Gives the finished file a further name; true if it has not had it before.
+    pub(super) fn link(&self, directory: &Directory<'c>, name: &[u8]) -> Result<bool, Errno> {
+        directory.link(name, &*self.directory, &self.name)
     }
 }
 

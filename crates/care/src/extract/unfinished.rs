@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const WRITE: OFlags = OFlags::WRONLY.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+/// Beginning and end of a temporary name.
+const PREFIX: &str = ".brindle-";
+const SUFFIX: &str = ".unfinished";
 const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 /// A file without its name.
@@ -122,7 +125,18 @@ pub(super) fn exists(directory: impl AsFd, name: &[u8]) -> bool {
 fn temporary_name() -> String {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-    format!(".brindle-{:x}-{number:x}.unfinished", std::process::id())
+    format!("{PREFIX}{:x}-{number:x}{SUFFIX}", std::process::id())
+}
+
+/// Returns true for names that [`temporary_name`] gives.
+pub(super) fn is_temporary_name(name: &[u8]) -> bool {
+    let numbers = name.strip_prefix(PREFIX.as_bytes()).and_then(|name| name.strip_suffix(SUFFIX.as_bytes()));
+    let is_number =
+        |part: &[u8]| !part.is_empty() && part.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    numbers.is_some_and(|numbers| {
+        let mut parts = numbers.split(|byte| *byte == b'-');
+        parts.next().is_some_and(is_number) && parts.next().is_some_and(is_number) && parts.next().is_none()
+    })
 }
 
 #[cfg(test)]
@@ -137,6 +151,23 @@ mod tests {
             .collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn temporary_names_are_known_again_and_no_others() {
+        assert!(
+            is_temporary_name(temporary_name().as_bytes()) && is_temporary_name(b".brindle-a-0.unfinished")
+        );
+        for name in [
+            "brindle-a-0.unfinished",
+            ".brindle-a-0",
+            ".brindle-a.unfinished",
+            ".brindle-a-0-1.unfinished",
+            ".brindle-x-0.unfinished",
+            ".brindle--0.unfinished",
+        ] {
+            assert!(!is_temporary_name(name.as_bytes()), "{name}");
+        }
     }
 
     #[test]

@@ -2,23 +2,23 @@
 
 use super::copy::{Batch, Filling, Job, SEGMENT_BYTES};
 use super::count;
+use super::listing::Listing;
 use super::metadata;
 use super::output_file::{Links, SharedLinks, lock};
+use super::standing::{Standing, compare};
 use super::target::Directory;
 use super::{Context, Failure, Note};
 use brindle_fs::{Attributes, DirectoryEntry, FileType, InodeId};
-use rustix::fs::{AtFlags, Mode, linkat, makedev, mknodat, symlinkat};
+use rustix::fs::{Mode, Stat, makedev, mknodat, symlinkat};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
-use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 
 /// Upper bounds on a batch of jobs, in jobs and bytes: waking a thread costs about as much as a small file.
 const BATCH_JOBS: usize = 32;
 const BATCH_BYTES: u64 = 1 << 20;
-/// Number of entries of a directory that are held at once.
-const BATCH_ENTRIES: usize = 512;
 /// The longest path that the host takes; hard links beyond it become copies.
 const PATH_BYTES_MAX: usize = 4095;
 
@@ -45,11 +45,8 @@ struct Linked<'c> {
 
 /// A directory that is being walked.
 struct Frame<'c> {
-    inode: InodeId,
+    listing: Listing,
     directory: Arc<Directory<'c>>,
-    batch: std::vec::IntoIter<(DirectoryEntry, Attributes)>,
-    /// The last entry asked for; `None` when there are no more.
-    after: Option<u64>,
 }
 
 impl<'c> Walk<'c> {
@@ -77,7 +74,7 @@ impl<'c> Walk<'c> {
             match frame.next(self.context) {
                 Some((entry, attributes)) => {
                     let directory = Arc::clone(&frame.directory);
-                    let parent = frame.inode;
+                    let parent = frame.listing.inode;
                     if let Some(below) = self.entry(&root, parent, directory, &entry, attributes) {
                         stack.push(below);
                     }
@@ -106,10 +103,6 @@ impl<'c> Walk<'c> {
         attributes: Attributes,
     ) -> Option<Frame<'c>> {
         let name = &entry.name;
-        if !is_name(name) {
-            self.context.fail(&directory.path_of(name), Failure::NotAName);
-            return None;
-        }
         if attributes.kind != FileType::Directory {
             self.leaf(root, directory, name, attributes);
             return None;
@@ -128,8 +121,8 @@ impl<'c> Walk<'c> {
                 self.context.observer.entered(made.path());
                 Some(Frame::new(entry.inode, Arc::new(made)))
             }
-            Err(error) => {
-                self.context.fail(&directory.path_of(name), Failure::Make(error));
+            Err(failure) => {
+                self.context.fail(&directory.path_of(name), failure);
                 None
             }
         }
@@ -143,18 +136,56 @@ impl<'c> Walk<'c> {
         attributes: Attributes,
     ) {
         let id = attributes.id;
+        let path = directory.path_of(name);
+        let standing = match self.standing(&directory, name, &attributes) {
+            Ok(standing) => standing,
+            Err(failure) => return self.context.fail(&path, failure),
+        };
         if attributes.nlink > 1 && self.link(&directory, name, id) {
             return;
         }
-        let path = directory.path_of(name);
         let nlink = attributes.nlink;
-        let Some(file) = self.make(directory, name, attributes) else {
+        let made = match standing {
+            Standing::Whole(found) => {
+                self.keep(&directory, name, &attributes, &found);
+                Some(None)
+            }
+            _ => self.make(directory, name, attributes),
+        };
+        let Some(file) = made else {
             return;
         };
         // A tree without the other names must not fill the table, but that is unknown here.
         if nlink > 1 && path.len() <= PATH_BYTES_MAX {
             let linked = Linked { root: Arc::clone(root), path, file, names_left: nlink - 1 };
             self.linked.insert(id, linked);
+        }
+    }
+
+    /// State of the name in the destination; looked at only to go on with an extraction.
+    fn standing(
+        &self,
+        directory: &Directory<'c>,
+        name: &[u8],
+        attributes: &Attributes,
+    ) -> Result<Standing, Failure> {
+        let options = self.context.options;
+        if !options.resume || directory.is_new() {
+            return Ok(Standing::Absent);
+        }
+        let standing = compare(self.context.filesystem, directory, name, attributes)?;
+        standing.obstacle(options).map_or(Ok(standing), Err)
+    }
+
+    /// Keeps something that is whole. Owner and mode can have changed since, which the times that were compared do not tell.
+    fn keep(&self, directory: &Directory<'c>, name: &[u8], attributes: &Attributes, found: &Stat) {
+        if attributes.kind == FileType::Regular {
+            count(&self.context.counts.kept_files);
+            self.context.counts.kept_bytes.fetch_add(attributes.size, Ordering::Relaxed);
+        }
+        if !metadata::is_owned_alike(self.context, attributes, found) {
+            let path = directory.path_of(name);
+            metadata::apply_by_name(self.context, directory, name, attributes, &path);
         }
     }
 
@@ -171,8 +202,8 @@ impl<'c> Walk<'c> {
             Some(Links::Lost) => return false,
             Some(Links::Published) | None => false,
         };
-        let make = || linkat(linked.root.as_fd(), &*linked.path, directory.as_fd(), name, AtFlags::empty());
-        match if will_be_linked { Ok(false) } else { directory.replacing(name, make).map(|()| true) } {
+        let link = || directory.link(name, &*linked.root, &linked.path);
+        match if will_be_linked { Ok(false) } else { link() } {
             Ok(false) => {}
             Ok(true) => count(&self.context.counts.links),
             Err(Errno::MLINK | Errno::XDEV) => return false,
@@ -295,61 +326,12 @@ impl<'c> Walk<'c> {
 
 impl<'c> Frame<'c> {
     fn new(inode: InodeId, directory: Arc<Directory<'c>>) -> Self {
-        Self { inode, directory, batch: Vec::new().into_iter(), after: Some(0) }
+        Self { listing: Listing::new(inode), directory }
     }
 
     /// The next entry and what it is.
     fn next(&mut self, context: &Context<'_>) -> Option<(DirectoryEntry, Attributes)> {
-        loop {
-            if let Some(entry) = self.batch.next() {
-                return Some(entry);
-            }
-            let after = self.after?;
-            self.after = None;
-            let (entries, gap) = context.filesystem.read_damaged_directory(self.inode, after, BATCH_ENTRIES);
-            self.after = match gap {
-                None => entries.last().map(|last| last.index),
-                Some(gap) => {
-                    context.fail(self.directory.path(), gap.error);
-                    gap.resume
-                }
-            };
-            self.batch = self.with_attributes(context, entries).into_iter();
-        }
-    }
-
-    fn with_attributes(
-        &self,
-        context: &Context<'_>,
-        entries: Vec<DirectoryEntry>,
-    ) -> Vec<(DirectoryEntry, Attributes)> {
-        let inodes: Vec<InodeId> = entries.iter().map(|entry| entry.inode).collect();
-        let attributes = context.filesystem.attributes_of(&inodes);
-        let mut found = Vec::with_capacity(entries.len());
-        for (entry, attributes) in entries.into_iter().zip(attributes) {
-            match attributes {
-                Ok(attributes) => found.push((entry, attributes)),
-                Err(error) => context.fail(&self.directory.path_of(&entry.name), error),
-            }
-        }
-        found
-    }
-}
-
-/// Returns true if a name can only be that of an entry in its directory.
-fn is_name(name: &[u8]) -> bool {
-    !name.is_empty() && name != b"." && name != b".." && !name.iter().any(|byte| matches!(byte, b'/' | 0))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_name;
-
-    #[test]
-    fn names_that_lead_elsewhere_are_refused() {
-        assert!(is_name(b"a") && is_name(b"...") && is_name(b"a\nb"));
-        for name in [&b""[..], b".", b"..", b"a/b", b"/", b"a\0b"] {
-            assert!(!is_name(name));
-        }
+        let directory = &self.directory;
+        self.listing.next(context, &|name| directory.path_of(name))
     }
 }

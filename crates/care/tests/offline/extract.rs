@@ -14,18 +14,18 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An observer that remembers, and stops after an amount of bytes.
-struct Watched {
+pub(super) struct Watched {
     stops_at: u64,
     wrote: AtomicU64,
     failures: Mutex<Vec<(String, String)>>,
 }
 
 impl Watched {
-    fn until(stops_at: u64) -> Self {
+    pub(super) fn until(stops_at: u64) -> Self {
         Self { stops_at, wrote: AtomicU64::new(0), failures: Mutex::default() }
     }
 
-    fn failures(self) -> Vec<(String, String)> {
+    pub(super) fn failures(self) -> Vec<(String, String)> {
         let mut failures = self.failures.into_inner().expect("no thread has panicked");
         failures.sort();
         failures
@@ -52,14 +52,19 @@ impl ExtractObserver for Watched {
 }
 
 /// A filesystem with the files of a directory.
-fn filled(source: &Path) -> Filesystem {
+pub(super) fn filled(source: &Path) -> Filesystem {
     make_source(source);
     let (device, report) = fill(source, &PopulateOptions::default(), 256 * MIB);
     report.expect("there is room");
     open(&device)
 }
 
-fn all(filesystem: &Filesystem, into: &Path, options: ExtractOptions, observer: &Watched) -> Extracted {
+pub(super) fn all(
+    filesystem: &Filesystem,
+    into: &Path,
+    options: ExtractOptions,
+    observer: &Watched,
+) -> Extracted {
     extract(filesystem, filesystem.root(), None, into, options, observer)
         .expect("the destination can be made")
 }

@@ -10,6 +10,7 @@ mod populate;
 mod random;
 mod receive;
 mod replace;
+mod resume;
 mod scrub;
 mod send;
 

@@ -19,6 +19,8 @@ const LISTED_FAILURES: usize = 1000;
 /// Progress, notes and failures, by any thread.
 pub(super) struct Report {
     stop: Stop,
+    /// Nothing is written.
+    is_dry: bool,
     failures: AtomicU64,
     listed: Mutex<Vec<(String, String)>>,
     /// Paths of which something could not be read.
@@ -52,6 +54,9 @@ impl ExtractObserver for Report {
             damage::note(error);
             self.damaged.lock().expect("no thread panics with it").insert(path.to_vec());
         }
+        if matches!(failure, Failure::LostChunks { .. }) {
+            self.damaged.lock().expect("no thread panics with it").insert(path.to_vec());
+        }
         let (path, error) = (String::from_utf8_lossy(path).into_owned(), failure.to_string());
         self.progress.suspend(|| output::complain_line(&format!("{path}: {error}")));
         let mut listed = self.listed.lock().expect("no thread panics with it");
@@ -63,7 +68,7 @@ impl ExtractObserver for Report {
 
 impl Report {
     /// An empty report; `visible` if progress may be shown (it is on a terminal alone).
-    pub(super) fn new(visible: bool, stop: Stop) -> Self {
+    pub(super) fn new(visible: bool, is_dry: bool, stop: Stop) -> Self {
         let progress = if visible && std::io::stderr().is_terminal() {
             ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8))
         } else {
@@ -74,6 +79,7 @@ impl Report {
         progress.set_style(style.expect("the template is right"));
         Self {
             stop,
+            is_dry,
             failures: AtomicU64::new(0),
             listed: Mutex::new(Vec::new()),
             damaged: Mutex::new(BTreeSet::new()),
@@ -114,8 +120,9 @@ impl Report {
     pub(super) fn summary(&self, restored: &Extracted, elapsed: Duration) -> String {
         let size = UnitMode::DEFAULT.format(restored.bytes);
         let mut text = format!(
-            "restored {} files ({size}), {} directories, {} symbolic links, {} special files, {} hard links \
+            "{} {} files ({size}), {} directories, {} symbolic links, {} special files, {} hard links \
              in {:.1} s",
+            if self.is_dry { "would restore" } else { "restored" },
             restored.files,
             restored.directories,
             restored.symlinks,
@@ -123,6 +130,10 @@ impl Report {
             restored.links,
             elapsed.as_secs_f64()
         );
+        if restored.kept_files > 0 {
+            let size = UnitMode::DEFAULT.format(restored.kept_bytes);
+            text.push_str(&format!("; {} files ({size}) were whole already", restored.kept_files));
+        }
         if self.failures() > 0 {
             text.push_str(&format!("; {} failures", self.failures()));
         }
@@ -140,6 +151,9 @@ impl Report {
             "specials": restored.specials,
             "hard_links": restored.links,
             "bytes": restored.bytes,
+            "kept_files": restored.kept_files,
+            "kept_bytes": restored.kept_bytes,
+            "dry_run": self.is_dry,
             "seconds": elapsed.as_secs_f64(),
             "failures": self.failures(),
             "failed": listed.collect::<Vec<_>>(),
