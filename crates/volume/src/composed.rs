@@ -6,21 +6,22 @@ use brindle_ondisk::DevId;
 use std::sync::Arc;
 
 impl Volume {
-    /// Facts, settings and counters of a device that is made of others; none of a plain one. `None` if there is no such device.
+    /// Facts, settings and counters of a device that is made of others; none of a plain one, or one that is missing. `None` if the
+    /// pool has no such device.
     pub fn device_report(&self, devid: &str) -> Option<Vec<(String, String)>> {
-        Some(self.device_of(devid)?.report())
+        Some(self.member(devid)?.map(|device| device.report()).unwrap_or_default())
     }
 
-    /// Changes a setting of such a device; `None` if there is no such device.
+    /// Changes a setting of such a device; `None` if there is no such device, or it is missing.
     pub fn change_device(&self, devid: &str, name: &str, value: &str) -> Option<Result<(), DeviceError>> {
-        Some(self.device_of(devid)?.change(name, value))
+        Some(self.member(devid)??.change(name, value))
     }
 
-    /// The device of an id as a text.
-    fn device_of(&self, devid: &str) -> Option<Arc<dyn Device>> {
+    /// The member of an id as a text, and its device, if that is there.
+    fn member(&self, devid: &str) -> Option<Option<Arc<dyn Device>>> {
         let devid = DevId::new(devid.parse().ok()?);
         let pool = self.snapshot();
         let found = pool.devices.iter().find(|device| device.devid == devid && !device.is_intruder)?;
-        found.device.clone()
+        Some(found.device.clone())
     }
 }
