@@ -11,6 +11,8 @@ pub struct Report {
     pub fsid: Uuid,
     /// Its last transaction.
     pub generation: Generation,
+    /// The pool has a log of fsyncs after that transaction, which the next mount replays.
+    pub has_log: bool,
     /// Each pass, in order.
     pub passes: Vec<PassReport>,
 }

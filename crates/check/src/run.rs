@@ -33,6 +33,7 @@ impl Pool {
         }
         let mut report = Report {
             fsid: self.superblock().fsid,
+            has_log: self.superblock().log_root.get() != 0,
             generation: self.superblock().generation,
             passes: PASSES.iter().map(|pass| examination.run(pass)).collect(),
         };

@@ -3,6 +3,9 @@
 //! A finding is repaired if another fact proves what it should be: a count by the items that it counts, an index by what it is an
 //! index of, a copy by another copy. Where a tree block can't be read, nothing proves a count; then only what holds nothing of its own
 //! (superblock copies, the free space tree, the UUID tree) is repaired. Everything else is left, by name and with the reason.
+//!
+//! A pool with a log keeps it: a transaction would end the log, and lose what was fsynced. Then superblock copies alone are repaired,
+//! each from one that names the log if there is one.
 
 use crate::Step;
 use brindle_check::{Finding, Reference, Report, TreeName};
@@ -10,6 +13,10 @@ use brindle_ondisk::item::ExtentDataRef;
 use brindle_ondisk::{Logical, ObjectId, RootId};
 use brindle_tree::{DataRange, Recount};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Reason for which trees of a pool with a log are left.
+const LOG_STAYS: &str = "a repair would end the log, and what was fsynced after the last commit would be lost: mount the pool once, \
+                         which replays it; or copy files out (`brindle cp` replays it in memory), and give it up by `brindle rescue zero-log`";
 
 /// Field of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +56,8 @@ pub struct Plan {
 
 /// Facts about all findings that decide about each.
 struct Circumstances {
+    /// The pool has a log, which names blocks that no tree has: the next transaction would end it.
+    has_log: bool,
     /// A finding that keeps counts from being proved.
     obstacle: Option<String>,
     /// Trees whose names do not agree.
@@ -267,11 +276,14 @@ impl Circumstances {
         if report.passes.iter().any(is_cut) {
             obstacle.get_or_insert_with(|| "there are more findings than are kept".to_owned());
         }
-        Self { obstacle, disputed }
+        Self { has_log: report.has_log, obstacle, disputed }
     }
 
-    /// Refuses repairs that all trees have to be read for.
+    /// Refuses repairs that end a log, and those that all trees have to be read for.
     fn check(&self) -> Result<(), String> {
+        if self.has_log {
+            return Err(LOG_STAYS.to_owned());
+        }
         match &self.obstacle {
             Some(finding) => Err(format!("nothing proves the right value as long as this is so: {finding}")),
             None => Ok(()),

@@ -79,6 +79,9 @@ pub(crate) struct CheckCommand {
     ///
     /// The repair is made in memory and examined there, and shown with the finding that each change answers. It is written as one
     /// transaction, behind an undo file (`brindle rescue undo`). What can't be repaired is named and left.
+    ///
+    /// A log of fsyncs after the last commit would end with that transaction. It stays, and with it everything but superblock copies is
+    /// left: mount the pool once, which replays the log, or give it up by `brindle rescue zero-log`.
     #[arg(long)]
     repair: bool,
     #[command(flatten)]
@@ -194,6 +197,9 @@ impl Progress for Bar {
 fn print_report(out: &mut dyn Write, report: &Report, files: &[DamagedFile]) -> io::Result<()> {
     writeln!(out, "UUID: {}", report.fsid)?;
     writeln!(out, "generation: {}", report.generation)?;
+    if report.has_log {
+        writeln!(out, "log: has what was fsynced after that, and is replayed by the next mount")?;
+    }
     let total = PASSES.len();
     for (index, pass) in report.passes.iter().enumerate() {
         writeln!(out, "[{}/{total}] {}: {}", index + 1, pass.name, verdict(pass))?;
@@ -257,6 +263,7 @@ fn report_json(report: &Report) -> Value {
     json!({
         "uuid": report.fsid.to_string(),
         "generation": report.generation.get(),
+        "has_log": report.has_log,
         "clean": report.is_clean(),
         "error_count": report.error_count(),
         "passes": report.passes.iter().map(pass).collect::<Vec<_>>(),

@@ -2,7 +2,9 @@
 
 use super::ends::Served;
 use super::mount::{can_mount, unmount};
+use super::nbd::{Exported, tool};
 use super::support::{Image, Loops, brindle_prints, brindle_succeeds, is_root, text};
+use serde_json::Value;
 use std::io::Write;
 use std::path::Path;
 
@@ -72,6 +74,66 @@ fn commands_that_are_told_to_leave_a_log_show_the_last_commit() {
         std::fs::create_dir(&place).expect("new");
         assert!(look(device, &place, "ro,nologreplay", (COMMITTED, LOGGED)));
     }
+    assert!(std::fs::read(device).expect("there") == before, "something was written");
+}
+
+#[test]
+fn a_repair_tells_of_the_log_and_leaves_it() {
+    let image = Image::unpack("log-tree");
+    let device = text(&image.devices[0]);
+    let undo = image.beside("undo");
+    let mut bytes = std::fs::read(device).expect("there");
+    let said = brindle_prints(["check", "--repair", "--yes", "--undo", text(&undo), device]);
+    assert!(said.contains("log: has what was fsynced after that"), "{said}");
+    assert!(said.contains("the log stays as it is\nnothing is to be repaired"), "{said}");
+    assert!(std::fs::read(device).expect("there") == bytes, "something was written");
+    // A second copy of the superblock that is bad: the first one, with the log, is what it is made of.
+    bytes[64 << 20..][..4096].fill(0);
+    std::fs::write(device, &bytes).expect("room");
+    let said = brindle_prints(["check", "--repair", "--yes", "--undo", text(&undo), device]);
+    assert!(said.contains("the log stays as it is\nto be repaired:"), "{said}");
+    assert_eq!(brindle_prints(["cat", "--path", LOGGED, device]), LOGGED_CONTENTS);
+    let report: Value = serde_json::from_str(&brindle_prints(["check", "--json", device])).expect("JSON");
+    assert_eq!(report["has_log"], Value::Bool(true), "{report}");
+}
+
+#[test]
+fn a_subvolume_of_a_pool_with_a_log_is_sent_and_nothing_is_written() {
+    if !can_mount() {
+        return;
+    }
+    let mut served = Served::make();
+    served.mount_with("commit=3600");
+    let place = served.place();
+    brindle_prints(["subvolume", "create", text(&place.join("sub"))]);
+    std::fs::write(place.join("sub/file"), "of the snapshot").expect("room");
+    brindle_prints(["subvolume", "snapshot", "-r", text(&place.join("sub")), text(&place.join("sent"))]);
+    brindle_prints(["filesystem", "sync", text(&place)]);
+    let file = std::fs::File::create(place.join("file")).expect("room");
+    (&file).write_all(b"fsynced").and_then(|()| file.sync_all()).expect("room");
+    drop(file);
+    served.kill();
+    let (image, stream) = (served.image(), place.with_file_name("stream"));
+    let before = std::fs::read(&image).expect("there");
+    assert!(speaks_of_log(&["ls", "-o", "nologreplay", text(&image)]));
+    let sent = brindle_succeeds(["-v", "send", "-f", text(&stream), text(&image), "--path", "sent"]);
+    let said = String::from_utf8_lossy(&sent.stderr);
+    assert!(said.contains("the log is replayed in memory"), "{said}");
+    let dumped = brindle_prints(["receive", "--dump", "-f", text(&stream)]);
+    assert!(dumped.starts_with("subvol          ./sent ") && dumped.ends_with("\nend\n"), "{dumped}");
+    assert!(std::fs::read(&image).expect("there") == before, "something was written");
+}
+
+#[test]
+fn a_file_that_only_the_log_has_is_exported() {
+    let image = Image::unpack("log-tree");
+    let device = text(&image.devices[0]);
+    let before = std::fs::read(device).expect("there");
+    let server = Exported::at(&image.beside("socket"), &["--path", LOGGED, device]);
+    if let Some(contents) = tool(&["nbdcopy", &server.uri, "-"]) {
+        assert_eq!(contents, LOGGED_CONTENTS);
+    }
+    drop(server);
     assert!(std::fs::read(device).expect("there") == before, "something was written");
 }
 

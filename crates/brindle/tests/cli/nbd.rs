@@ -42,7 +42,7 @@ impl Drop for Exported {
 }
 
 /// Output of a tool; `None`, with a message, if it is not installed.
-fn tool(words: &[&str]) -> Option<String> {
+pub(super) fn tool(words: &[&str]) -> Option<String> {
     let output = match Command::new(words[0]).args(&words[1..]).output() {
         Ok(output) => output,
         Err(error) => {

@@ -2,9 +2,11 @@
 
 use crate::damages::DAMAGES;
 use crate::support::{assert_contents, devices, examine, findings, images, rehearsed, writable};
-use brindle_ondisk::RootId;
+use brindle_device::Device;
+use brindle_ondisk::{RootId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
 use brindle_rescue::RescueError;
 use brindle_rescue::undo::UndoFile;
+use brindle_sim::ImageDevice;
 use brindle_testing::damage::Victim;
 
 #[test]
@@ -64,6 +66,31 @@ fn nothing_is_proved_where_a_tree_is_lost() {
     assert!(patient.patches().expect("readable").is_empty());
     let reasons: Vec<_> = rehearsal.left.iter().map(|step| step.reason.as_str()).collect();
     assert!(reasons.iter().any(|reason| reason.contains("nothing proves the right value")), "{reasons:#?}");
+}
+
+#[test]
+fn a_log_outlives_a_repair() {
+    let log_root = |device: &ImageDevice| {
+        let mut bytes = [0; SUPERBLOCK_SIZE];
+        device.read_at(SUPERBLOCK_OFFSETS[0], &mut bytes).expect("in memory");
+        Superblock::parse(&bytes, SUPERBLOCK_OFFSETS[0]).expect("sound").log_root
+    };
+    let mut victim = Victim::load("log-tree");
+    victim.edit_superblocks(|superblock| superblock.bytes_used += 4096);
+    let mut damaged = images(&victim);
+    damaged[0].write(SUPERBLOCK_OFFSETS[1], &[0; SUPERBLOCK_SIZE]);
+    let held = devices(&damaged);
+    let before = log_root(&held[0]);
+    assert_ne!(before.get(), 0);
+    let (patient, rehearsal) = rehearsed(&writable(&held));
+    assert!(rehearsal.before.has_log && rehearsal.after.has_log);
+    let [step] = rehearsal.steps.as_slice() else { panic!("{:#?}", rehearsal.steps) };
+    assert!(step.change.contains("superblock at offset 67108864 is written anew"), "{step:?}");
+    let left = rehearsal.left.iter().find(|step| step.change.contains("bytes_used")).expect("it is left");
+    assert!(left.reason.contains("`brindle rescue zero-log`"), "{left:?}");
+    let directory = tempfile::tempdir().expect("temporary directory");
+    patient.carry_out(&directory.path().join("undo")).expect("works");
+    assert_eq!(log_root(&held[0]), before);
 }
 
 #[test]

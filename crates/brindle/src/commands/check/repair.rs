@@ -47,6 +47,9 @@ pub(super) fn run(command: &CheckCommand, options: &CheckOptions, paths: &[&Path
 fn show(rehearsal: &Rehearsal) -> Result<()> {
     let mut out = output::stdout();
     print_report(&mut out, &rehearsal.before, &[])?;
+    if rehearsal.before.has_log {
+        writeln!(out, "the log stays as it is")?;
+    }
     if !rehearsal.left.is_empty() {
         writeln!(out, "left as it is:")?;
     }
