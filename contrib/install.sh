@@ -20,7 +20,7 @@ fish=$share/fish/vendor_completions.d/brindle.fish
 if [ "$remove" ]; then
     rm -rf "$doc"
     rm -f "$dest$prefix/bin/brindle" "$share"/man/man1/brindle.1 "$share"/man/man1/brindle-*.1 \
-        "$share/man/man8/mount.fuse.brindle.8" "$bash" "$zsh" "$fish" "$rules" "$dest$units/brindle-tier@.service" \
+        "$share/man/man7/brindle.7" "$share/man/man8/mount.fuse.brindle.8" "$bash" "$zsh" "$fish" "$rules" "$dest$units/brindle-tier@.service" \
         "$dest$sbin"/{mount,umount}.fuse.brindle "$dest$sbin/umount.fuseblk.brindle"
     exit
 fi
@@ -35,10 +35,10 @@ done
 pages=$(mktemp -d)
 trap 'rm -rf "$pages"' EXIT
 "$brindle" man "$pages"
-install -d "$share/man/man1" "$share/man/man8"
-install -m 644 "$pages"/*.1 "$share/man/man1/"
-echo '.so man1/brindle-mount.1' >"$pages/mount.fuse.brindle.8"
-install -m 644 "$pages/mount.fuse.brindle.8" "$share/man/man8/"
+for section in 1 7 8; do
+    install -d "$share/man/man$section"
+    install -m 644 "$pages"/*."$section" "$share/man/man$section/"
+done
 
 for shell in bash zsh fish; do
     "$brindle" completions "$shell" >"$pages/$shell"

@@ -27,7 +27,7 @@ inside sh -ec '
     diff -r /usr/share/doc/brindle copy
     test -x /usr/sbin/mount.fuse.brindle
     brindle completions bash | cmp - /usr/share/bash-completion/completions/brindle
-    gzip -t /usr/share/man/man1/brindle.1.gz /usr/share/man/man8/mount.fuse.brindle.8.gz
+    gzip -t /usr/share/man/man1/brindle.1.gz /usr/share/man/man7/brindle.7.gz /usr/share/man/man8/mount.fuse.brindle.8.gz
     test -f /usr/lib/systemd/system/brindle-tier@.service
     grep -q "/usr/bin/brindle device ready" /usr/lib/udev/rules.d/65-brindle.rules
     rm -r image copy'

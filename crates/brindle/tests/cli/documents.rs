@@ -1,8 +1,9 @@
 //! Commands that documents show: they exist, with the options that are shown.
 
-use super::support::brindle;
+use super::support::{brindle, brindle_prints};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Help of commands, by their words; `None` for words that are no command.
 #[derive(Default)]
@@ -45,14 +46,59 @@ fn commands_and_options_that_do_not_exist_are_named() {
     assert_eq!(complaint(&mut helps, "brindle COMMAND --help"), None);
 }
 
-/// README and all pages for users.
+/// README, all pages for users, and the texts of man pages that are not made of help.
 fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let folder = std::fs::read_dir(root.join("docs/user")).expect("the folder of pages");
-    let mut pages: Vec<PathBuf> = folder.map(|entry| entry.expect("an entry").path()).collect();
+    let in_folder = |folder: &str| {
+        let entries = std::fs::read_dir(root.join(folder)).expect("the folder of pages");
+        entries.map(|entry| entry.expect("an entry").path()).collect::<Vec<_>>()
+    };
+    let texts = in_folder("crates/brindle/src/commands/man");
+    let is_text = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "txt");
+    let mut pages: Vec<PathBuf> = texts.into_iter().filter(is_text).chain(in_folder("docs/user")).collect();
     pages.push(root.join("README.md"));
     pages.sort();
     pages
+}
+
+/// Man pages, each with what a command prints that reads it; `None`, with a message, without mandoc.
+fn lint(pages: &[PathBuf]) -> Option<String> {
+    match Command::new("mandoc").arg("-Tlint").args(pages).output() {
+        Ok(output) => Some(String::from_utf8_lossy(&output.stdout).into_owned()),
+        Err(error) => {
+            println!("skipped: mandoc: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn man_pages_of_all_commands_and_their_overviews_are_sound() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    brindle_prints(["man", directory.path().to_str().expect("text")]);
+    let entries = std::fs::read_dir(directory.path()).expect("made");
+    let mut pages: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    pages.sort();
+    let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).expect(name);
+    assert!(pages.len() > 80, "{}", pages.len());
+    assert_eq!(read("brindle-cp.1"), ".so man1/brindle-restore.1\n");
+    for (page, parts) in [
+        ("brindle.7", ["THE FIRST TEN MINUTES", "brindle mkfs", "SEE ALSO"]),
+        ("mount.fuse.brindle.8", ["UUID=5e5e", "\\fBcompress[=", "_netdev"]),
+        ("brindle-mount.1", [".SH \"MOUNT OPTIONS\"", "mount.fuse.brindle", "EXIT STATUS"]),
+    ] {
+        for part in parts {
+            assert!(read(page).replace("\\-", "-").contains(part), "{page}: {part}");
+        }
+    }
+    let links = |path: &PathBuf| std::fs::read_to_string(path).expect("made").starts_with(".so ");
+    pages.retain(|page| !links(page));
+    let said = lint(&pages).unwrap_or_default();
+    // Pages that are not installed here, and lines for a shell, which stay as long as they are.
+    let is_known =
+        |line: &&str| line.contains("longer than 80 bytes") || line.contains("referenced manual not found");
+    let said: Vec<&str> = said.lines().filter(|line| !is_known(line)).collect();
+    assert!(said.is_empty(), "{}", said.join("\n"));
 }
 
 /// Commands in code spans and code blocks, from the program's name on; comments are cut off.
@@ -60,7 +106,10 @@ fn shown_commands(text: &str) -> Vec<String> {
     let mut is_block = false;
     let mut shown = Vec::new();
     for line in text.lines() {
-        if line.starts_with("```") {
+        if line.starts_with("    brindle ") {
+            // Of a man page.
+            shown.extend(from_program(line.trim_start()));
+        } else if line.starts_with("```") {
             is_block = !is_block;
         } else if is_block {
             let line = line.split('#').next().unwrap_or_default();
@@ -107,7 +156,7 @@ fn help_fits_a_terminal_of_80_columns() {
     let (mut pending, mut wide, mut count) = (vec![Vec::new()], Vec::new(), 0);
     while let Some(command) = pending.pop() {
         let words = command.iter().map(String::as_str).chain(["--help"]);
-        let help = std::process::Command::new(env!("CARGO_BIN_EXE_brindle"))
+        let help = Command::new(env!("CARGO_BIN_EXE_brindle"))
             .args(words)
             .env("COLUMNS", "80")
             .output()
