@@ -200,6 +200,8 @@ fn reached(heads: &[(Logical, Head)]) -> Vec<Logical> {
         Referrer::Tree(tree) => tree.is_file_tree(),
         Referrer::SharedTree(_) | Referrer::Data { .. } | Referrer::SharedData(_) => true,
     };
-    let concerns = |head: &Head| head.changes.iter().any(|(who, _)| may_be_reached(who));
+    // A snapshot that got a reference and gave it up has cancelled its own changes; its group has the bytes nevertheless.
+    let concerns =
+        |head: &Head| head.changes.is_empty() || head.changes.iter().any(|(who, _)| may_be_reached(who));
     heads.iter().filter(|(_, head)| concerns(head)).map(|(at, _)| *at).collect()
 }

@@ -123,7 +123,7 @@ impl<'t> QuotaChanges<'t> {
             let is_unknown = state.ledger.relate(child, parent, joins);
             state.is_changed = true;
             if is_unknown {
-                state.give_up();
+                state.give_up(format_args!("{child} has bytes that others reach too, and {parent} changed"));
             }
             is_unknown
         };

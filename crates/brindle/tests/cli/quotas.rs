@@ -1,11 +1,14 @@
 //! `brindle quota` and `brindle qgroup` on a mount of the kernel, beside btrfs-progs; and what they show of its devices afterwards.
 
-use super::mount::can_mount;
+use super::ends::Served;
+use super::mount::{can_mount, unmount};
 use super::progs::Pool;
 use super::support::{assert_same_lines, both_print, brindle, brindle_fails, brindle_prints, is_root, text};
 use serde_json::Value;
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// Options of `qgroup show` that both are asked.
 const SHOWN: [&[&str]; 10] = [
@@ -208,4 +211,63 @@ fn quota_groups_of_a_mount_of_brindle_are_kept_right() {
     brindle_prints(["filesystem", "sync", pool]);
     let counted = brindle_prints(["qgroup", "show", "--raw", "-pcre", pool]);
     assert_same_lines("counted by the kernel", shown.as_bytes(), counted.as_bytes());
+}
+
+/// Subvolumes that the writers work in; the last one is part of no group.
+const SUBVOLUMES: usize = 4;
+
+/// Makes subvolumes, a group of all but the last one, and lets programs work in them until some snapshots have come and gone.
+fn work_and_kill(served: &mut Served, seed: u64, mode: &[&str]) {
+    let place = served.place();
+    let (pool, at) = (text(&place), |name: &str| text(&place.join(name)).to_owned());
+    served.mount_with("commit=1");
+    let names: Vec<String> = (0..SUBVOLUMES).map(|number| at(&format!("sub{number}"))).collect();
+    for name in &names {
+        brindle_prints(["-q", "subvolume", "create", name]);
+    }
+    brindle_prints(["quota", "enable", pool]);
+    brindle_prints(["-q", "quota", "rescan", "-W", pool]);
+    brindle_prints(["qgroup", "create", "1/1", pool]);
+    for name in &names[..SUBVOLUMES - 1] {
+        brindle_prints(["-q", "qgroup", "assign", name, "1/1", pool]);
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/quotas.py");
+    let mut programs = Command::new("python3");
+    programs.args([script, env!("CARGO_BIN_EXE_brindle"), pool, &seed.to_string()]).args(mode);
+    let mut programs = programs.stdout(Stdio::piped()).spawn().expect("python3");
+    let mut done = BufReader::new(programs.stdout.take().expect("a pipe"));
+    for _ in 0..20 + seed % 7 {
+        done.read_line(&mut String::new()).expect("a line");
+    }
+    served.kill();
+    done.read_to_string(&mut String::new()).expect("the rest");
+    assert!(programs.wait().expect("our child").success());
+}
+
+/// The numbers on the devices are those of the last commit, whenever the server is killed; else they say that they are wrong.
+#[test]
+fn numbers_of_quota_groups_are_right_after_a_killed_server() {
+    if !can_mount() {
+        return;
+    }
+    for (seed, mode) in [(1, &["CALM"][..]), (2, &["CALM"]), (3, &[])] {
+        let mut served = Served::make();
+        work_and_kill(&mut served, seed, mode);
+        let says_wrong = |served: &Served| {
+            let said = brindle_prints(["quota", "status", text(&served.image())]);
+            !said.contains("Inconsistent:            no")
+        };
+        if says_wrong(&served) {
+            assert!(mode.is_empty(), "seed {seed}: nothing made them unknown");
+            brindle_prints(["check", text(&served.image())]);
+        } else {
+            served.check();
+        }
+        served.mount();
+        brindle_prints(["-q", "quota", "rescan", "-w", text(&served.place())]);
+        unmount(&served.place());
+        served.wait_for_success();
+        assert!(!says_wrong(&served), "seed {seed}: they are counted");
+        served.check();
+    }
 }

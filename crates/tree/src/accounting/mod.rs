@@ -5,7 +5,7 @@ mod rescan;
 
 use crate::editor::Editor;
 use crate::error::TreeError;
-use crate::quota::ledger::Reaching;
+use crate::quota::ledger::{Reaching, Underflow};
 use crate::quota::state::{Changed, State};
 use crate::refs::delayed::{Extent, ExtentKind};
 use crate::refs::sharing::data_of;
@@ -59,8 +59,7 @@ impl<'p> Accounting<'p> {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!("an extent's subvolumes can't be told: {error}");
-                    state.give_up();
+                    state.give_up(format_args!("an extent's subvolumes can't be told: {error}"));
                 }
             }
         }
@@ -131,8 +130,10 @@ impl<'p> Accounting<'p> {
 /// Adds to the numbers.
 fn add_to(state: &mut State, sums: &Sums) {
     for ((before, after), bytes) in sums {
-        if state.ledger.account(*bytes, before, after).is_err() {
-            return state.give_up();
+        if let Err(Underflow(id)) = state.ledger.account(*bytes, before, after) {
+            return state.give_up(format_args!(
+                "{id} was to lose more bytes than it had: {bytes} {before:?} {after:?}"
+            ));
         }
     }
 }

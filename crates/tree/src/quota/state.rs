@@ -137,7 +137,8 @@ impl Quotas {
             state.changes.touched.insert(root);
             state.changes.copies.push((source, copy));
             if state.ledger.inherit(source, copy) {
-                state.give_up();
+                state
+                    .give_up(format_args!("subvolume {source} has parents that its snapshot {copy} has not"));
             }
         }
     }
@@ -185,10 +186,10 @@ impl State {
         groups.filter_map(taken).collect()
     }
 
-    /// The numbers can't be told any more.
-    pub(crate) fn give_up(&mut self) {
+    /// The numbers can't be told any more, and the reason.
+    pub(crate) fn give_up(&mut self, why: fmt::Arguments<'_>) {
         if !self.is_inconsistent || self.rescan.is_some() {
-            tracing::warn!("quota groups are inconsistent: count them anew with 'quota rescan'");
+            tracing::warn!("quota groups are inconsistent: {why}; count them anew with 'quota rescan'");
         }
         (self.is_inconsistent, self.rescan, self.is_changed) = (true, None, true);
     }

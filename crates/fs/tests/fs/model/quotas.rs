@@ -224,3 +224,31 @@ fn a_snapshot_shares_and_its_deletion_gives_back() {
     pool.assert_clean("quotas are off");
     pool.assert_btrfs_check("quotas are off");
 }
+
+/// A snapshot gives up at once the contents of files that its source has open and without a name.
+#[test]
+fn a_snapshot_is_not_charged_for_files_without_a_name() {
+    let pool = Pool::new();
+    let fs = pool.open();
+    let id = fs.create_subvolume(fs.root(), b"source", &NEW_SUBVOLUME).expect("made");
+    let root = InodeId::root_of(id);
+    let gone = create(&fs, root, "gone", &file());
+    write(&fs, gone, 0, &vec![3; 1 << 20]).expect("room");
+    fs.sync().expect("durable");
+    fs.pool().enable_quotas().expect("room");
+    rescan(&fs);
+    let node = u64::from(fs.pool().nodesize());
+    let opened = fs.open_file(gone).expect("opens");
+    fs.unlink(root, b"gone").expect("there");
+    let copy = fs.snapshot(id, fs.root(), b"copy", false).expect("made");
+    assert_eq!(numbers(&fs, QgroupId::of_subvolume(copy)), (node, node));
+    assert_eq!(numbers(&fs, QgroupId::of_subvolume(id)), (node + (1 << 20), node + (1 << 20)));
+    fs.close_file(opened).expect("closes");
+    clean_up(&fs);
+    assert_eq!(numbers(&fs, QgroupId::of_subvolume(id)), (node, node));
+    assert!(!quotas(&fs).is_inconsistent());
+    fs.shutdown().expect("closes");
+    drop(fs);
+    pool.assert_clean("the file is gone");
+    pool.assert_btrfs_check("the file is gone");
+}
