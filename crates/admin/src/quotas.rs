@@ -4,7 +4,7 @@ use crate::call;
 use crate::control::{ControlError, Mounted};
 use crate::pool::AdminError;
 use crate::trees::Trees;
-use brindle_ondisk::item::{QgroupInfo, QgroupLimit, QgroupLimitFlags, QgroupStatusFlags};
+use brindle_ondisk::item::{QgroupInfo, QgroupLimit, QgroupLimitFlags, QgroupStatusFlags, QuotaTable};
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, QgroupId, RootId};
 use brindle_uapi::message::{
     QGROUP_NO_LIMIT, QUOTA_DISABLE, QUOTA_ENABLE, QUOTA_ENABLE_SIMPLE, QgroupAssign, QgroupCreate,
@@ -75,27 +75,26 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// # Errors
 /// Trees that can't be read.
 pub fn quotas(trees: &dyn Trees) -> Result<Option<Quotas>, AdminError> {
-    let mut status = None;
-    let mut groups: BTreeMap<QgroupId, QuotaGroup> = BTreeMap::new();
-    let mut relations = Vec::new();
+    let mut table = QuotaTable::default();
     trees.each(RootId::QUOTA_TREE, Key::MIN..=Key::MAX, 0, &mut |key, data| {
-        let id = QgroupId::new(key.offset());
-        match Item::parse(&key, data) {
-            Ok(Item::QgroupStatus(found)) => status = Some(found),
-            Ok(Item::QgroupInfo(info)) => groups.entry(id).or_default().set_numbers(info),
-            Ok(Item::QgroupLimit(limit)) => groups.entry(id).or_default().set_limits(limit),
-            Ok(Item::QgroupRelation) => relations.push((QgroupId::new(key.objectid.get()), id)),
-            _ => {}
+        if let Ok(item) = Item::parse(&key, data) {
+            table.note(&key, &item);
         }
         ControlFlow::Continue(())
     })?;
-    // Each relation has two items, one from either side.
-    for (child, parent) in relations.into_iter().filter(|(one, other)| one.level() < other.level()) {
+    let mut groups: BTreeMap<QgroupId, QuotaGroup> = BTreeMap::new();
+    for (id, info) in &table.infos {
+        groups.entry(*id).or_default().set_numbers(info);
+    }
+    for (id, limit) in &table.limits {
+        groups.entry(*id).or_default().set_limits(limit);
+    }
+    for (child, parent) in table.relations {
         groups.entry(child).or_default().parents.insert(parent);
         groups.entry(parent).or_default().children.insert(child);
     }
     let on = |flags: &QgroupStatusFlags| flags.contains(QgroupStatusFlags::ON);
-    Ok(status.and_then(|status| {
+    Ok(table.status.and_then(|status| {
         let flags = Some(QgroupStatusFlags::from_bits_retain(status.flags)).filter(on)?;
         Some(Quotas { flags, generation: status.generation, rescan: status.rescan, groups })
     }))

@@ -1,9 +1,7 @@
 //! TreeFacts from the pool's own trees that several passes want in one place.
 
-use brindle_ondisk::item::DevItem;
-use brindle_ondisk::{
-    BlockGroupType, DevId, Generation, Item, Key, KeyType, Logical, Node, ObjectId, RootId, Uuid,
-};
+use brindle_ondisk::item::{DevItem, QuotaTable};
+use brindle_ondisk::{BlockGroupType, DevId, Item, Key, KeyType, Logical, Node, ObjectId, RootId, Uuid};
 
 /// A stripe of a chunk.
 #[derive(Clone, Copy, Debug)]
@@ -60,13 +58,6 @@ pub(crate) struct UuidFact {
     pub(crate) is_received: bool,
 }
 
-/// The quota tree's word on its own state.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct QuotaStatus {
-    pub(crate) flags: u64,
-    pub(crate) generation: Generation,
-}
-
 /// TreeFacts from the pool's own trees.
 #[derive(Debug, Default)]
 pub(crate) struct TreeFacts {
@@ -78,9 +69,7 @@ pub(crate) struct TreeFacts {
     pub(crate) root_refs: Vec<RootLink>,
     pub(crate) root_backrefs: Vec<RootLink>,
     pub(crate) uuids: Vec<UuidFact>,
-    pub(crate) quota_status: Option<QuotaStatus>,
-    pub(crate) quota_infos: Vec<u64>,
-    pub(crate) quota_limits: Vec<u64>,
+    pub(crate) quotas: QuotaTable,
     pub(crate) notes: Vec<String>,
 }
 
@@ -94,9 +83,7 @@ impl TreeFacts {
         self.root_refs.extend(other.root_refs);
         self.root_backrefs.extend(other.root_backrefs);
         self.uuids.extend(other.uuids);
-        self.quota_status = self.quota_status.or(other.quota_status);
-        self.quota_infos.extend(other.quota_infos);
-        self.quota_limits.extend(other.quota_limits);
+        self.quotas.merge(other.quotas);
         self.notes.extend(other.notes);
     }
 
@@ -165,12 +152,9 @@ impl TreeFacts {
                 let of = |id: u64| UuidFact { uuid: Uuid(bytes), subvolume: RootId::new(id), is_received };
                 self.uuids.extend(subvolumes.iter().map(|id| of(id.get())));
             }
-            Item::QgroupStatus(status) => {
-                let generation = Generation::new(status.generation);
-                self.quota_status = Some(QuotaStatus { flags: status.flags, generation });
+            Item::QgroupStatus(_) | Item::QgroupInfo(_) | Item::QgroupLimit(_) | Item::QgroupRelation => {
+                self.quotas.note(key, item);
             }
-            Item::QgroupInfo(_) => self.quota_infos.push(key.offset()),
-            Item::QgroupLimit(_) => self.quota_limits.push(key.offset()),
             Item::DevStats(stats) if *stats != brindle_ondisk::item::DevStats::default() => {
                 self.notes.push(format!("device {}: {stats:?}", key.offset()));
             }

@@ -1,7 +1,7 @@
 //! Errors of a pool, each with its place, the expected and the found value.
 
 use brindle_ondisk::{
-    BlockGroupType, Defect, DevId, Generation, Key, Logical, ObjectId, Physical, RootId, Uuid,
+    BlockGroupType, Defect, DevId, Generation, Key, Logical, ObjectId, Physical, QgroupId, RootId, Uuid,
 };
 use std::fmt;
 use thiserror::Error;
@@ -491,6 +491,19 @@ pub enum Finding {
         subvolume: RootId,
         /// The problem.
         problem: &'static str,
+    },
+    /// The numbers of a quota group are not those of its subvolumes.
+    #[error(
+        "qgroup {group}: {} bytes referenced, {} exclusive, expected {} and {}",
+        found.0, found.1, expected.0, expected.1
+    )]
+    QuotaNumbers {
+        /// The group.
+        group: QgroupId,
+        /// Bytes by the references: referenced, exclusive.
+        expected: (u64, u64),
+        /// Stored bytes.
+        found: (u64, u64),
     },
     /// Bytes that passed the tree checker and yet make no sense.
     #[error("tree {tree}: item {key}: {defect}")]

@@ -33,6 +33,7 @@ mod page;
 mod parallel;
 mod pass;
 mod passes;
+mod reach;
 mod read;
 mod references;
 mod regions;

@@ -87,7 +87,7 @@ pub const PASSES: &[Pass] = &[
     },
     Pass {
         name: page::QUOTAS,
-        about: "whether every subvolume has its quota group",
+        about: "quota groups: that every subvolume has one, and their numbers against the references",
         needs: Needs::Walk,
         run: passes::quotas::run,
     },

@@ -2,7 +2,7 @@
 
 use super::pool::{Place, Pool, add};
 use super::{Damage, try_out};
-use brindle_ondisk::item::{DirEntryHeader, FileExtentHeader, FileExtentRef, InodeItem};
+use brindle_ondisk::item::{DirEntryHeader, FileExtentHeader, FileExtentRef, InodeItem, QgroupInfo};
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId};
 use std::mem::offset_of;
 
@@ -221,6 +221,17 @@ const DAMAGES: &[Damage] = &[
         },
         pass: "quotas",
         says: "has no quota group",
+    },
+    Damage {
+        name: "a wrong number of a quota group",
+        image: "quota",
+        mutate: |pool| {
+            let place =
+                pool.find(RootId::QUOTA_TREE, KeyType::QGROUP_INFO, |place| place.key.offset() >= 256);
+            pool.edit_item(&place, |info| info[offset_of!(QgroupInfo, rfer) + 1] ^= 0x10);
+        },
+        pass: "quotas",
+        says: "bytes referenced",
     },
     Damage {
         name: "an inode that is not there",

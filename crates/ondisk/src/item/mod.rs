@@ -11,6 +11,7 @@ mod inode;
 mod misc;
 mod own;
 mod quota;
+mod quota_table;
 mod root;
 
 pub use device::{BlockGroupItem, Chunk, ChunkHeader, DevExtent, DevItem, DevReplaceItem, DevStats, Stripe};
@@ -32,6 +33,7 @@ pub use own::{
     WriteBackChunk, WriteBackHeader, WriteBackItem,
 };
 pub use quota::{BadQgroupId, QgroupId, QgroupLimitFlags, QgroupStatusFlags};
+pub use quota_table::QuotaTable;
 pub use root::{RootFlags, RootItem, RootRef, RootRefHeader};
 
 use crate::{Defect, Key, KeyType, ObjectId, to_u64};

@@ -3,7 +3,7 @@
 use crate::error::TreeError;
 use crate::store::Store;
 use crate::store::cursor::Readahead;
-use brindle_ondisk::item::{QgroupInfo, QgroupLimit, QgroupStatus, QgroupStatusFlags};
+use brindle_ondisk::item::{QgroupInfo, QgroupLimit, QgroupStatusFlags, QuotaTable};
 use brindle_ondisk::{Item, Key, QgroupId, RootId};
 use std::collections::BTreeMap;
 use zerocopy::FromZeros;
@@ -70,26 +70,23 @@ pub(crate) fn read(store: &Store) -> Result<Option<QuotaSummary>, TreeError> {
         Err(TreeError::NoTree(_)) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let mut status: Option<QgroupStatus> = None;
-    let mut groups: BTreeMap<QgroupId, QuotaGroup> = BTreeMap::new();
-    let mut relations = Vec::new();
+    let mut table = QuotaTable::default();
     let mut cursor = store.cursor(&tree, Readahead::Forward);
     cursor.seek(&Key::MIN)?;
     while let Some((key, data)) = cursor.item() {
-        let id = QgroupId::new(key.offset());
         let item =
             Item::parse(&key, data).map_err(|defect| TreeError::item(RootId::QUOTA_TREE, key, defect))?;
-        match item {
-            Item::QgroupStatus(found) => status = Some(found),
-            Item::QgroupInfo(info) => group(&mut groups, id).info = *info,
-            Item::QgroupLimit(limit) => group(&mut groups, id).limit = *limit,
-            Item::QgroupRelation => relations.push((QgroupId::new(key.objectid.get()), id)),
-            _ => {}
-        }
+        table.note(&key, &item);
         cursor.next()?;
     }
-    // Each relation is there twice, once from either side.
-    for (one, other) in relations.into_iter().filter(|(one, other)| one.level() < other.level()) {
+    let mut groups: BTreeMap<QgroupId, QuotaGroup> = BTreeMap::new();
+    for (id, info) in table.infos {
+        group(&mut groups, id).info = info;
+    }
+    for (id, limit) in table.limits {
+        group(&mut groups, id).limit = limit;
+    }
+    for (one, other) in table.relations {
         if let Some(child) = groups.get_mut(&one) {
             child.parents.push(other);
         }
@@ -97,7 +94,7 @@ pub(crate) fn read(store: &Store) -> Result<Option<QuotaSummary>, TreeError> {
             parent.children.push(one);
         }
     }
-    Ok(status.map(|status| {
+    Ok(table.status.map(|status| {
         let flags = QgroupStatusFlags::from_bits_retain(status.flags);
         QuotaSummary {
             flags,
