@@ -4,16 +4,18 @@
 //!
 //! Reads that are submitted, durable writes and flushes are made by a few threads, for both devices have to be waited for in turn.
 
+use crate::files::{load_files, ssds};
 use crate::guard::guard_disk;
+use crate::load::{load_mirrored_to_read, load_to_read};
+use crate::word::CacheWord;
 use crate::workers::{Answer, Workers};
-use crate::{Cache, CacheError, CacheKeeper, HostClock, load, load_to_read};
+use crate::{Cache, CacheError, CacheKeeper, HostClock};
 use brindle_device::{
     Batch, Buffer, Device, DeviceClass, DeviceError, FileDevice, PendingRead, ReadRequest, ReconnectGuard,
-    WritableDevice, WriteRequest, open_device, open_device_to_write, write_now,
+    WritableDevice, WriteRequest, open_device, write_now,
 };
 use brindle_sync::{Mutex, Rank};
 use std::io;
-use std::path::Path;
 use std::sync::{Arc, Weak};
 
 /// Caches that this process has in use.
@@ -32,17 +34,15 @@ pub struct CachedDevice {
 }
 
 impl CachedDevice {
-    /// Loads a cache to read and write it; `name` is that of the device.
+    /// Loads a cache to read and write it.
     ///
     /// # Errors
-    /// Those of [`load`] and of the devices.
-    pub fn open_writable(flash: &Path, disk: &Path, name: &str) -> Result<Arc<Self>, DeviceError> {
-        // A server of another machine would let two of them have the cache.
-        let flash: Arc<dyn WritableDevice> = Arc::new(FileDevice::open_writable(flash)?);
-        let disk = open_device_to_write(disk)?;
+    /// Those of [`load_files`] and of the devices.
+    pub fn open_writable(word: &CacheWord) -> Result<Arc<Self>, DeviceError> {
+        let name = &word.name();
         let refused = |error| refusal(name, error);
-        let mut cache = load(&flash, &disk, false, Arc::new(HostClock::new())).map_err(refused)?;
-        cache.name = name.to_owned();
+        let mut cache = load_files(word, false).map_err(refused)?;
+        cache.name.clone_from(name);
         cache.veil().map_err(refused)?;
         let failed = |source| DeviceError::Open { device: name.to_owned(), source };
         let device = Arc::new(Self::start(cache).map_err(failed)?);
@@ -52,16 +52,20 @@ impl CachedDevice {
         Ok(device)
     }
 
-    /// Loads a cache to read it; `name` is that of the device.
+    /// Loads a cache to read it.
     ///
     /// # Errors
     /// Those of [`load_to_read`] and of the devices.
-    pub fn open(flash: &Path, disk: &Path, name: &str) -> Result<Arc<Self>, DeviceError> {
-        let flash: Arc<dyn WritableDevice> = Arc::new(FileDevice::open(flash)?);
-        let disk: Arc<dyn WritableDevice> = Arc::new(ReadOnlyDevice(open_device(disk)?));
-        let refused = |error| refusal(name, error);
-        let mut cache = load_to_read(&flash, &disk, Arc::new(HostClock::new())).map_err(refused)?;
-        cache.name = name.to_owned();
+    pub fn open(word: &CacheWord) -> Result<Arc<Self>, DeviceError> {
+        let name = &word.name();
+        let disk: Arc<dyn WritableDevice> = Arc::new(ReadOnlyDevice(open_device(&word.disk)?));
+        let clock = Arc::new(HostClock::new());
+        let cache = match ssds(word, FileDevice::open)? {
+            (one, None) => load_to_read(&one, &disk, clock),
+            (one, Some(other)) => load_mirrored_to_read([&one, &other], &disk, clock),
+        };
+        let mut cache = cache.map_err(|error| refusal(name, error))?;
+        cache.name.clone_from(name);
         Ok(Arc::new(Self::new(Arc::new(cache), None)))
     }
 

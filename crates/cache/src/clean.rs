@@ -7,7 +7,7 @@
 use crate::engine::Cache;
 use crate::format::block_checksum;
 use crate::settings::Mode;
-use brindle_device::{DeviceError, ReadRequest};
+use brindle_device::DeviceError;
 use brindle_policy::cache::cleaning;
 use std::io;
 
@@ -160,15 +160,21 @@ impl Cache {
             begun.into_iter().map(|(block, slot)| (block, slot, state.slots.checksum(slot))).collect()
         };
         let length = self.block_length();
-        let request =
-            |(_, slot, _): &(u64, u32, u32)| ReadRequest::new(self.geometry.slot_place(*slot), length);
-        let pending = self.flash.submit_reads(&begun.iter().map(request).collect::<Vec<_>>());
+        let submit = |(_, slot, _): &(u64, u32, u32)| {
+            let reader = self.flash.reader_of(*slot);
+            (reader, self.flash.submit_read(reader, self.geometry.slot_place(*slot), length))
+        };
+        let pending: Vec<_> = begun.iter().map(submit).collect();
         let mut whole = Vec::new();
-        for ((block, slot, checksum), pending) in begun.into_iter().zip(pending) {
-            let answer = pending.wait();
-            match answer {
-                Ok(bytes) if block_checksum(block, &bytes) == checksum => whole.push((block, slot, bytes)),
-                answer => self.note_unreadable(block, slot, answer.err()),
+        for ((block, slot, checksum), (reader, pending)) in begun.into_iter().zip(pending) {
+            match pending.wait() {
+                Ok(bytes) if block_checksum(block, &bytes) == checksum => {
+                    whole.push((block, slot, bytes.to_vec()));
+                }
+                answer => match self.rescue(reader, slot, block, checksum) {
+                    Some(bytes) => whole.push((block, slot, bytes)),
+                    None => self.note_unreadable(block, slot, answer.err()),
+                },
             }
         }
         let blocks: Vec<u64> = whole.iter().map(|(block, ..)| *block).collect();

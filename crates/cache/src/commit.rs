@@ -7,7 +7,8 @@
 //! 4. The flash is flushed: slots and table together. A crash before that may leave a part of either. Each block of the
 //!    table tells its transaction and the number of its blocks, and each entry the checksum of its slot: a
 //!    transaction that is not whole is not used when the cache is loaded, and the older copies are.
-//! 5. Slots that the table no longer names may be written again.
+//! 5. If one of two SSDs was given up, superblock and disk are told ([`mirror`](crate::mirror)).
+//! 6. Slots that the table no longer names may be written again.
 //!
 //! One commit runs at a time. A caller waits for one that began after it came; callers that come meanwhile share the next.
 //! After a failure nothing is certain of what was acknowledged: the cache refuses each later write and flush, and the
@@ -16,7 +17,7 @@
 use crate::engine::{Cache, State};
 use crate::format::{PAGE_BYTES, TableBlock};
 use crate::slots::TableChange;
-use brindle_device::{Batch, DeviceError, WriteRequest};
+use brindle_device::{Batch, DeviceError};
 
 /// Work of one commit.
 struct CommitWork {
@@ -94,11 +95,11 @@ impl Cache {
         if work.flushes_disk {
             self.disk.flush().inspect_err(|_| self.lock().counters.disk_write_errors += 1)?;
         }
-        if work.change.blocks.is_empty() {
-            return Ok(());
-        }
-        let written = self.write_table(work).and_then(|()| self.flash.flush());
-        written.inspect_err(|_| self.lock().counters.ssd_write_errors += 1)
+        let written = match work.change.blocks.is_empty() {
+            true => Ok(()),
+            false => self.write_table(work).and_then(|()| self.flash.flush()),
+        };
+        written.and_then(|()| self.record_loss()).inspect_err(|_| self.lock().counters.ssd_write_errors += 1)
     }
 
     fn write_table(&self, work: &CommitWork) -> Result<(), DeviceError> {
@@ -114,11 +115,13 @@ impl Cache {
         };
         let pages: Vec<Vec<u8>> = work.change.blocks.iter().map(page).collect();
         let mut batch = Batch::default();
+        let mut submitted = Vec::new();
         for (((index, _), page), copy) in work.change.blocks.iter().zip(&pages).zip(copies) {
             let offset = self.geometry.table_place(*index, copy ^ 1);
-            let write = WriteRequest { offset, pieces: vec![page], is_durable: false };
-            self.flash.submit_write(write, &mut batch);
+            submitted.push(self.flash.submit_write(offset, &[page], &mut batch));
         }
-        batch.run().into_iter().collect()
+        let mut answers = batch.run().into_iter();
+        let settled: Vec<_> = submitted.iter().map(|write| self.flash.settle(write, &mut answers)).collect();
+        settled.into_iter().collect()
     }
 }

@@ -2,11 +2,13 @@
 
 use crate::engine::{Cache, State};
 use crate::format::{
-    ENTRIES, Entry, Geometry, PAGE_BYTES, Superblock, TableBlock, Uuid, is_associativity, is_block_length,
+    ENTRIES, Entry, Geometry, PAGE_BYTES, Role, Superblock, TableBlock, Uuid, is_associativity,
+    is_block_length,
 };
-use crate::load::dirty_on_flash;
+use crate::mirror::member;
 use crate::settings::Mode;
 use crate::superblock::{read_superblock, sample, text, write_superblock};
+use crate::table::dirty_on_flash;
 use crate::{CacheClock, CacheError};
 use brindle_device::{DeviceError, WritableDevice};
 use std::sync::Arc;
@@ -39,8 +41,11 @@ pub const ASSOCIATIVITY: u32 = 512;
 /// Memory that a slot takes, in bytes.
 pub const MEMORY_PER_SLOT: u64 = 24;
 
+/// Least number of slots of a set of a cache on two SSDs: there is room for the blocks of the veil, twice.
+const MIRRORED_ASSOCIATIVITY_MIN: u32 = 32;
 /// Pages of the table that are written at once.
 const PAGES_AT_ONCE: usize = 256;
+
 /// Makes a cache on a flash device and opens it. Everything on the flash is lost; the disk is not written.
 ///
 /// # Errors
@@ -53,21 +58,62 @@ pub fn create(
     clock: Arc<dyn CacheClock>,
 ) -> Result<Cache, CacheError> {
     let superblock = plan(&*flash, &*disk, options)?;
-    Cache::refuse_marked(&*disk, &*flash)?;
-    if !options.is_forced {
-        match read_superblock(&*flash) {
-            Ok(found) => {
-                let cache = text(&found.name);
-                return Err(CacheError::Exists { flash: flash.name().to_owned(), cache });
-            }
-            Err(CacheError::NoCache { .. } | CacheError::Corrupt { .. }) => {}
-            Err(error) => return Err(error),
-        }
+    check_free(&*flash, &*disk, options)?;
+    make(&*flash, &superblock)?;
+    Ok(Cache::assemble(member(flash, &superblock), disk, &superblock, clock))
+}
+
+/// Makes a write-back cache on two SSDs that mirror each other, as large as the smaller one, and opens it.
+///
+/// # Errors
+/// Errors are those of [`create`]; other modes are refused.
+pub fn create_mirrored(
+    flash: [Arc<dyn WritableDevice>; 2],
+    disk: Arc<dyn WritableDevice>,
+    options: &CreateOptions,
+    clock: Arc<dyn CacheClock>,
+) -> Result<Cache, CacheError> {
+    let superblock = plan_mirrored([&*flash[0], &*flash[1]], &*disk, options)?;
+    let [_, uuid, _] = options.uuids;
+    // As random as the one of the first.
+    let mirror = superblock.of_member(1, uuid.map(|byte| !byte), Some(uuid));
+    let first = superblock.of_member(0, uuid, Some(mirror.flash));
+    for flash in &flash {
+        check_free(&**flash, &*disk, options)?;
     }
-    wipe(&*flash)?;
-    write_empty_table(&*flash, &Geometry::of(&superblock), &superblock.cache)?;
-    write_superblock(&*flash, &superblock)?;
-    Ok(Cache::assemble(flash, disk, &superblock, clock))
+    for (flash, superblock) in flash.iter().zip([&first, &mirror]) {
+        make(&**flash, superblock)?;
+    }
+    let [one, two] = flash;
+    let mut cache = Cache::assemble(member(one, &first), disk, &first, clock);
+    cache.flash.join(member(two, &mirror));
+    Ok(cache)
+}
+
+fn check_free(
+    flash: &dyn WritableDevice,
+    disk: &dyn WritableDevice,
+    options: &CreateOptions,
+) -> Result<(), CacheError> {
+    Cache::refuse_marked(disk, flash)?;
+    if options.is_forced {
+        return Ok(());
+    }
+    match read_superblock(flash) {
+        Ok(found) => {
+            let cache = text(&found.name);
+            Err(CacheError::Exists { flash: flash.name().to_owned(), cache })
+        }
+        Err(CacheError::NoCache { .. } | CacheError::Corrupt { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes an empty cache.
+fn make(flash: &dyn WritableDevice, superblock: &Superblock) -> Result<(), DeviceError> {
+    wipe(flash)?;
+    write_empty_table(flash, &Geometry::of(superblock), &superblock.cache)?;
+    write_superblock(flash, superblock)
 }
 
 /// Number of slots that a cache would have; its memory is [`MEMORY_PER_SLOT`] times that.
@@ -80,6 +126,18 @@ pub fn planned_slots(
     options: &CreateOptions,
 ) -> Result<u64, CacheError> {
     Ok(Geometry::of(&plan(flash, disk, options)?).slots().into())
+}
+
+/// Number of slots that a cache on two SSDs would have.
+///
+/// # Errors
+/// Errors are those of [`create_mirrored`].
+pub fn planned_slots_mirrored(
+    flash: [&dyn WritableDevice; 2],
+    disk: &dyn WritableDevice,
+    options: &CreateOptions,
+) -> Result<u64, CacheError> {
+    Ok(Geometry::of(&plan_mirrored(flash, disk, options)?).slots().into())
 }
 
 /// Takes a cache off its flash device.
@@ -166,6 +224,27 @@ fn plan(
     Ok(superblock)
 }
 
+/// The superblock of the first SSD of a new cache on two.
+fn plan_mirrored(
+    flash: [&dyn WritableDevice; 2],
+    disk: &dyn WritableDevice,
+    options: &CreateOptions,
+) -> Result<Superblock, CacheError> {
+    let refused = |found, why| Err(CacheError::Refused { what: "a cache on two SSDs", found, why });
+    if options.mode != Mode::Back {
+        return refused(options.mode.number().into(), "must be a write-back cache");
+    }
+    if options.associativity < MIRRORED_ASSOCIATIVITY_MIN {
+        return refused(options.associativity.into(), "must have 32 blocks in a set at least");
+    }
+    let [one, two] = flash.map(|flash| plan(flash, disk, options));
+    let (one, two) = (one?, two?);
+    let mut superblock = if two.flash_bytes.get() < one.flash_bytes.get() { two } else { one };
+    superblock.set_role(Role::InSync);
+    superblock.epoch = 1.into();
+    Ok(superblock)
+}
+
 fn wipe(flash: &dyn WritableDevice) -> Result<(), DeviceError> {
     let length = (2 * PAGE_BYTES as u64).min(flash.size_bytes());
     flash.write_at(0, &vec![0; usize::try_from(length).expect("two pages")])?;
@@ -193,14 +272,19 @@ fn write_empty_table(
 }
 
 impl Cache {
-    /// Ends the use of the cache. Unless `fast_remove` is set, dirty blocks are written to the disk first; those that stay are
+    /// Ends the use of the cache. Unless `fast_remove` is set, or the veil is torn, dirty blocks are written to the disk first; those that stay are
     /// durable on the flash. Clean blocks are found again when it is loaded, if the disk was not changed. Refuses all
     /// writes from then on.
     ///
     /// # Errors
     /// Those of the devices. The cache is then as after a crash: nothing that was flushed is lost.
     pub fn close(&self) -> Result<(), CacheError> {
-        let is_fast = self.lock().settings.fast_remove;
+        let is_fast = {
+            let state = self.lock();
+            // The rest of a torn veil would be taken for that of a later time.
+            let is_torn = state.superblock.is_veiled == 0 && !state.slots.pinned().is_empty();
+            state.settings.fast_remove && !is_torn
+        };
         if self.mode == Mode::Back && !is_fast {
             self.clean_and_unveil()?;
         }
@@ -211,6 +295,9 @@ impl Cache {
             drop(state);
             self.commit()?;
             let mut state = self.lock();
+            while state.commits.is_running || state.is_telling {
+                state = self.wait(state);
+            }
             let unsettled = state.slots.pending() > 0 || state.disk_unflushed;
             state.stopped = Some("it is closed".to_owned());
             if unsettled {
@@ -223,7 +310,7 @@ impl Cache {
         };
         let mut superblock = superblock;
         superblock.disk_sample = sample(&*self.disk)?.into();
-        Ok(write_superblock(&*self.flash, &superblock)?)
+        Ok(self.flash.write_superblock(&superblock)?)
     }
 
     /// Writes all dirty blocks to the disk, those of the veil last. A disk that would lack some keeps the mark.

@@ -1,7 +1,8 @@
 //! The cache as a device.
 
 use crate::commits::Commits;
-use crate::format::{Geometry, Superblock};
+use crate::flash::Flash;
+use crate::format::{Geometry, Role, Superblock};
 use crate::latency::Latencies;
 use crate::requests::Requests;
 use crate::settings::{Mode, Settings};
@@ -20,7 +21,7 @@ use std::time::Duration;
 /// A disk with a flash device in front of it.
 pub struct Cache {
     pub(crate) name: String,
-    pub(crate) flash: Arc<dyn WritableDevice>,
+    pub(crate) flash: Flash,
     pub(crate) disk: Arc<dyn WritableDevice>,
     pub(crate) geometry: Geometry,
     pub(crate) mode: Mode,
@@ -47,7 +48,7 @@ pub(crate) struct State {
     pub(crate) disk_unflushed: bool,
     /// True while a round of cleaning is under way.
     pub(crate) is_cleaning: bool,
-    /// True while the superblock is told of the veil.
+    /// True while the superblock is changed.
     pub(crate) is_telling: bool,
     /// The slot where the search for fallow blocks goes on, and the time at which the round began.
     pub(crate) fallow_hand: (u32, Duration),
@@ -67,8 +68,10 @@ const FLASH_FAILURES_MAX: u32 = 8;
 pub struct CacheStatus {
     /// Its name.
     pub name: String,
-    /// The flash device.
+    /// The flash device; two with a `+` between them if they mirror each other.
     pub flash: String,
+    /// State of the mirror, for a cache on two SSDs.
+    pub mirror: Option<MirrorState>,
     /// The disk.
     pub disk: String,
     /// Its mode.
@@ -95,6 +98,18 @@ pub struct CacheStatus {
     pub counters: CacheCounters,
     /// Times that requests took.
     pub latencies: Latencies,
+}
+
+/// State of the mirror of a cache on two SSDs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MirrorState {
+    /// Both have all dirty blocks.
+    InSync,
+    /// One has them alone.
+    Degraded {
+        /// The SSD that failed while the cache was in use; none if it was not there when the cache was loaded.
+        failed: Option<String>,
+    },
 }
 
 /// A request under way; gone, others may touch its blocks.
@@ -135,6 +150,7 @@ impl Cache {
         CacheStatus {
             name: text(&state.superblock.name),
             flash: self.flash.name().to_owned(),
+            mirror: self.mirror_state(&state.superblock),
             disk: self.disk.name().to_owned(),
             mode: self.mode,
             block_bytes: self.geometry.block_bytes,
@@ -149,6 +165,13 @@ impl Cache {
             counters: state.counters,
             latencies: state.latencies,
         }
+    }
+
+    fn mirror_state(&self, superblock: &Superblock) -> Option<MirrorState> {
+        let failed = self.flash.given_up().map(|member| member.device.name().to_owned());
+        let is_whole = failed.is_none() && superblock.role() != Some(Role::Alone);
+        let state = if is_whole { MirrorState::InSync } else { MirrorState::Degraded { failed } };
+        superblock.is_mirrored().then_some(state)
     }
 
     /// Changes a setting by its name, at once.

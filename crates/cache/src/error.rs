@@ -89,6 +89,44 @@ pub enum CacheError {
         /// The disk.
         disk: String,
     },
+    /// Two SSDs that do not mirror each other.
+    #[error(
+        "{first} and {second} do not mirror each other; `brindle cache mirror` makes one the mirror of the other"
+    )]
+    NoMirror {
+        /// One of them.
+        first: String,
+        /// The other one.
+        second: String,
+    },
+    /// Each of the two SSDs of a cache was used without the other.
+    #[error(
+        "{first} and {second} were each used without the other: load the cache from the one that is to count, or make the other          one its mirror again with `brindle cache mirror --force`"
+    )]
+    Diverged {
+        /// One of them.
+        first: String,
+        /// The other one.
+        second: String,
+    },
+    /// The SSD waits to be brought up to date from its mirror.
+    #[error("{flash} is being brought up to date from its mirror, and no use without")]
+    Behind {
+        /// The SSD.
+        flash: String,
+    },
+    /// One SSD of two, of which nothing tells that it is the newest.
+    #[error(
+        "{flash} has {dirty_blocks} dirty blocks, but nothing on {disk} tells that its mirror has no newer ones: give both SSDs,          or force it if the other one is lost"
+    )]
+    MaybeStale {
+        /// The SSD.
+        flash: String,
+        /// The disk.
+        disk: String,
+        /// Number of dirty blocks.
+        dirty_blocks: u64,
+    },
     /// Dirty blocks could not be written to the disk when the cache was closed.
     #[error("{dirty_blocks} dirty blocks on {flash} can't be read, and {disk} lacks them")]
     NotCleaned {

@@ -23,8 +23,10 @@ pub(crate) const TABLE_OFFSET: u64 = 2 * PAGE_BYTES as u64;
 pub(crate) const ENTRIES: usize = 252;
 /// The first bytes of a superblock.
 const MAGIC: [u8; 8] = *b"BrndlFC\0";
-/// Version of the format.
+/// Version of the format of a cache on one SSD.
 pub(crate) const VERSION: u32 = 1;
+/// Version of the format of a cache on two SSDs, which a program that knows of one must not take alone.
+pub(crate) const VERSION_MIRRORED: u32 = 2;
 
 /// Most superblocks and transactions that a cache can have had.
 pub(crate) const NUMBER_MAX: u64 = u64::MAX / 2;
@@ -69,9 +71,52 @@ pub(crate) struct Superblock {
     pub(crate) disk_name: [u8; 128],
     /// Number of the veil, which its marks bear: an SSD of an earlier time has an earlier one.
     pub(crate) veil: U64,
-    padding: [u8; 184],
+    /// The other SSD of a cache on two; this and the rest are zeros for a cache on one.
+    pub(crate) mirror: Uuid,
+    /// Number of times that an SSD was left behind, or came back.
+    pub(crate) epoch: U64,
+    /// Number of the veil before this one, whose marks may still be there.
+    pub(crate) earlier_veil: U64,
+    /// Number of this SSD among the two, 0 or 1.
+    pub(crate) member: u8,
+    /// Number of its [`Role`].
+    role: u8,
+    padding: [u8; 150],
 }
 
+/// State of one of the two SSDs of a mirror.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// State of an SSD that has everything, as the other one of the same epoch has.
+    InSync,
+    /// State of an SSD that has everything, and left the other one behind.
+    Alone,
+    /// State of an SSD that is being brought up to date, and is no use without the other one.
+    Behind,
+}
+
+impl Role {
+    const ALL: [Self; 3] = [Self::InSync, Self::Alone, Self::Behind];
+
+    /// Its name.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::InSync => "in sync",
+            Self::Alone => "alone",
+            Self::Behind => "behind",
+        }
+    }
+
+    const fn number(self) -> u8 {
+        match self {
+            Self::InSync => 0,
+            Self::Alone => 1,
+            Self::Behind => 2,
+        }
+    }
+}
+
+const _: () = assert!(offset_of!(Superblock, veil) == 320 && offset_of!(Superblock, member) == 360);
 const _: () = assert!(size_of::<Superblock>() == 512 && offset_of!(Superblock, cache) == 24);
 const _: () = assert!(offset_of!(Superblock, block_bytes) == 88 && offset_of!(Superblock, name) == 128);
 
@@ -105,7 +150,7 @@ impl Superblock {
         if found.checksum.get() != found.right_checksum() {
             return Err(NoSuperblock::Damaged);
         }
-        if found.version.get() != VERSION {
+        if !(VERSION..=VERSION_MIRRORED).contains(&found.version.get()) {
             return Err(NoSuperblock::Version(found.version.get()));
         }
         found.check().map_err(NoSuperblock::Nonsense)?;
@@ -116,6 +161,9 @@ impl Superblock {
         Mode::from_number(self.mode).ok_or("mode")?;
         if self.sequence.get() > NUMBER_MAX || self.closed_at.get() > NUMBER_MAX {
             return Err("number of a superblock or transaction");
+        }
+        if self.is_mirrored() {
+            self.check_mirror()?;
         }
         let geometry = Geometry::of(self);
         if !is_block_length(geometry.block_bytes) {
@@ -136,6 +184,64 @@ impl Superblock {
             return Err("size of the flash device");
         }
         Ok(())
+    }
+
+    fn check_mirror(&self) -> Result<(), &'static str> {
+        if self.mode != Mode::Back.number() {
+            return Err("mode");
+        }
+        if self.mirror == [0; 16] || self.mirror == self.flash || self.member > 1 {
+            return Err("SSD of a mirror");
+        }
+        if self.epoch.get() > NUMBER_MAX || Role::ALL.iter().all(|role| role.number() != self.role) {
+            return Err("state of a mirror");
+        }
+        Ok(())
+    }
+
+    /// Returns true for a cache on two SSDs.
+    pub(crate) fn is_mirrored(&self) -> bool {
+        self.version.get() == VERSION_MIRRORED
+    }
+
+    /// State of the SSD, if the cache has two.
+    pub(crate) fn role(&self) -> Option<Role> {
+        let known = Role::ALL.into_iter().find(|role| role.number() == self.role);
+        known.filter(|_| self.is_mirrored())
+    }
+
+    /// Has the cache be one on two SSDs, and this one in a state.
+    pub(crate) fn set_role(&mut self, role: Role) {
+        (self.version, self.role) = (VERSION_MIRRORED.into(), role.number());
+    }
+
+    /// Counts a change of the set of SSDs.
+    pub(crate) fn next_epoch(&mut self) {
+        self.epoch = self.epoch.get().saturating_add(1).min(NUMBER_MAX).into();
+    }
+
+    /// The superblock as another SSD of the cache has it; its mirror is known unless it was never in use.
+    pub(crate) fn of_member(&self, number: u8, uuid: Uuid, mirror: Option<Uuid>) -> Self {
+        if !self.is_mirrored() {
+            return self.clone();
+        }
+        let other = if uuid == self.flash { self.mirror } else { self.flash };
+        Self { member: number, flash: uuid, mirror: mirror.unwrap_or(other), ..self.clone() }
+    }
+
+    /// Number of the next veil. Those of SSDs that are used each without the other never meet.
+    pub(crate) fn next_veil(&self) -> u64 {
+        let next = self.sequence.get() + 1;
+        match self.role() {
+            None => next,
+            Some(Role::Alone) => next.wrapping_mul(4).wrapping_add(1 + u64::from(self.member)),
+            Some(Role::InSync | Role::Behind) => next.wrapping_mul(4),
+        }
+    }
+
+    /// Gives the veil of a mirror another number.
+    pub(crate) fn renumber_veil(&mut self) {
+        (self.earlier_veil, self.veil) = (self.veil, self.next_veil().into());
     }
 
     /// Its page on flash.
@@ -397,7 +503,23 @@ mod tests {
             change(&mut superblock);
             Superblock::parse(&superblock.to_page()).expect_err("nonsense")
         };
-        assert_eq!(refused(&|found| found.version = 2.into()), NoSuperblock::Version(2));
+        assert_eq!(refused(&|found| found.version = 3.into()), NoSuperblock::Version(3));
+        for change in [
+            &(|found: &mut Superblock| found.mirror = [0; 16]) as &dyn Fn(&mut Superblock),
+            &|found| found.mirror = found.flash,
+            &|found| found.member = 2,
+            &|found| found.role = 3,
+            &|found| found.epoch = u64::MAX.into(),
+            &|found| found.mode = Mode::Through.number(),
+        ] {
+            let mirrored = |found: &mut Superblock| {
+                found.set_role(Role::InSync);
+                found.mirror = [9; 16];
+                Superblock::parse(&found.to_page()).expect("it can be");
+                change(found);
+            };
+            assert!(matches!(refused(&mirrored), NoSuperblock::Nonsense(_)));
+        }
         for change in [
             &(|found: &mut Superblock| found.mode = 9) as &dyn Fn(&mut Superblock),
             &|found| found.block_bytes = 0.into(),

@@ -58,8 +58,16 @@ impl DiskView<'_> {
                 slot.map(|slot| (slot, slots.checksum(slot)))
             };
             let Some((slot, checksum)) = found else { return Ok(None) };
-            self.cache.flash.read_at(self.cache.geometry.slot_place(slot), &mut bytes)?;
-            if block_checksum(block, &bytes) == checksum {
+            let (flash, place) = (&self.cache.flash, self.cache.geometry.slot_place(slot));
+            let reader = flash.reader_of(slot);
+            let mut read = |index| {
+                flash.read_at(index, place, &mut bytes).map(|()| block_checksum(block, &bytes) == checksum)
+            };
+            let is_whole = match (read(reader), flash.other(reader)) {
+                (Ok(false) | Err(_), Some(other)) => read(other)?,
+                (read, _) => read?,
+            };
+            if is_whole {
                 return Ok(Some(bytes));
             }
         }

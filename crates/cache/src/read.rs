@@ -1,5 +1,5 @@
 //! The walk of a read: its blocks are looked up; those that are cached are read from the flash, and all runs between them
-//! from the disk, side by side. Each block from the flash is verified. A clean one that is wrong is dropped and read
+//! from the disk, side by side. Each block from the flash is verified; one that is wrong comes from the mirror, if there is one. A clean one that is wrong all the same is dropped and read
 //! from the disk; a dirty one is an error. Blocks that came from the disk are taken in, unless the stream is long, the
 //! budget of wear is spent, or the cache is told not to.
 
@@ -7,7 +7,8 @@ use crate::engine::{Cache, State};
 use crate::format::block_checksum;
 use crate::settings::Mode;
 use crate::slots::Room;
-use brindle_device::{Batch, Buffer, DeviceError, PendingRead, ReadRequest, WriteRequest};
+use brindle_device::{Batch, Buffer, DeviceError, PendingRead, ReadRequest};
+use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
 
@@ -37,6 +38,8 @@ impl Piece {
 struct Run {
     pieces: Range<usize>,
     is_hit: bool,
+    /// Index of the SSD that reads it, if it is one of hits.
+    reader: usize,
 }
 
 impl State {
@@ -122,7 +125,10 @@ impl Cache {
                 };
             match runs.last_mut() {
                 Some(run) if follows => run.pieces.end += 1,
-                _ => runs.push(Run { pieces: index..index + 1, is_hit: piece.slot.is_some() }),
+                _ => {
+                    let reader = piece.slot.map_or(0, |slot| self.flash.reader_of(slot));
+                    runs.push(Run { pieces: index..index + 1, is_hit: piece.slot.is_some(), reader });
+                }
             }
         }
         let mut state = self.lock();
@@ -134,14 +140,13 @@ impl Cache {
 
     fn submit(&self, run: &Run, pieces: &[Piece]) -> PendingRead {
         let pieces = &pieces[run.pieces.clone()];
-        let (device, offset, length) = match pieces[0].slot {
-            Some(slot) => (&self.flash, self.geometry.slot_place(slot), pieces.len() * self.block_length()),
-            None => {
-                let length = pieces.iter().map(|piece| piece.length).sum();
-                (&self.disk, self.place_of(&pieces[0]), length)
-            }
-        };
-        device.submit_reads(&[ReadRequest::new(offset, length)]).pop().expect("an answer to each")
+        if let Some(slot) = pieces[0].slot {
+            let length = pieces.len() * self.block_length();
+            return self.flash.submit_read(run.reader, self.geometry.slot_place(slot), length);
+        }
+        let length = pieces.iter().map(|piece| piece.length).sum();
+        let request = ReadRequest::new(self.place_of(&pieces[0]), length);
+        self.disk.submit_reads(&[request]).pop().expect("an answer to each")
     }
 
     fn take_answer(
@@ -158,13 +163,13 @@ impl Cache {
             return Ok(());
         }
         let bytes = answer.inspect_err(|_| self.lock().counters.ssd_read_errors += 1);
-        self.lock().note_flash(bytes.is_ok());
+        self.lock().note_flash(bytes.is_ok() || self.flash.other(run.reader).is_some());
         for (number, piece) in pieces.iter().enumerate() {
             let found = bytes
                 .as_ref()
                 .ok()
                 .map(|bytes| &bytes[number * self.block_length()..][..self.block_length()]);
-            match self.verified(piece, found)? {
+            match self.verified(piece, run.reader, found)? {
                 Some(contents) => {
                     buffer[piece.range()].copy_from_slice(&contents[piece.within..][..piece.length]);
                 }
@@ -174,19 +179,24 @@ impl Cache {
         Ok(())
     }
 
-    /// The contents of a cached block, if they are right. A clean block that is wrong is dropped from the cache: the disk
-    /// has it.
+    /// The contents of a cached block that one SSD has; if they are wrong, those of its mirror. A clean block that is wrong
+    /// on both is dropped from the cache: the disk has it.
     ///
     /// # Errors
     /// A dirty block that is wrong.
-    pub(crate) fn verified<'b>(
+    fn verified<'b>(
         &self,
         piece: &Piece,
+        reader: usize,
         found: Option<&'b [u8]>,
-    ) -> Result<Option<&'b [u8]>, DeviceError> {
+    ) -> Result<Option<Cow<'b, [u8]>>, DeviceError> {
         let slot = piece.slot.expect("a cached block");
         if let Some(contents) = found.filter(|bytes| block_checksum(piece.block, bytes) == piece.checksum) {
-            return Ok(Some(contents));
+            return Ok(Some(Cow::Borrowed(contents)));
+        }
+        if let Some(contents) = self.rescue(reader, slot, piece.block, piece.checksum) {
+            self.lock().counters.checksum_errors += u64::from(found.is_some());
+            return Ok(Some(Cow::Owned(contents)));
         }
         let mut state = self.lock();
         if found.is_some() {
@@ -217,15 +227,16 @@ impl Cache {
     pub(crate) fn read_slot(&self, piece: &Piece) -> Result<Option<Vec<u8>>, DeviceError> {
         let slot = piece.slot.expect("a cached block");
         let mut contents = vec![0; self.block_length()];
-        let read = self.flash.read_at(self.geometry.slot_place(slot), &mut contents);
+        let reader = self.flash.reader_of(slot);
+        let read = self.flash.read_at(reader, self.geometry.slot_place(slot), &mut contents);
         {
             let mut state = self.lock();
-            state.note_flash(read.is_ok());
+            state.note_flash(read.is_ok() || self.flash.other(reader).is_some());
             state.counters.ssd_reads += 1;
             state.counters.ssd_read_errors += u64::from(read.is_err());
         }
         let found = read.is_ok().then_some(contents.as_slice());
-        Ok(self.verified(piece, found)?.map(<[u8]>::to_vec))
+        Ok(self.verified(piece, reader, found)?.map(Cow::into_owned))
     }
 
     /// Place of a piece on the disk.
@@ -252,12 +263,13 @@ impl Cache {
             }
         }
         let mut batch = Batch::default();
+        let mut submitted = Vec::with_capacity(filled.len());
         for (piece, slot) in &filled {
             let offset = self.geometry.slot_place(*slot);
-            let write = WriteRequest { offset, pieces: vec![&buffer[piece.range()]], is_durable: false };
-            self.flash.submit_write(write, &mut batch);
+            submitted.push(self.flash.submit_write(offset, &[&buffer[piece.range()]], &mut batch));
         }
-        let answers = batch.run();
+        let mut answers = batch.run().into_iter();
+        let answers: Vec<_> = submitted.iter().map(|write| self.flash.settle(write, &mut answers)).collect();
         let mut locked = self.lock();
         let state = &mut *locked;
         for ((piece, slot), answer) in filled.iter().zip(answers) {

@@ -1,7 +1,7 @@
 //! Facts, settings and counters of a cache in use as text, and settings by name: the words of `brindle cache stat` and `set`.
 
 use crate::CacheError;
-use crate::engine::{Cache, CacheStatus};
+use crate::engine::{Cache, CacheStatus, MirrorState};
 use crate::latency::Latencies;
 use std::fmt::Display;
 
@@ -14,6 +14,14 @@ impl CacheStatus {
         line("name", &self.name);
         line("mode", &self.mode);
         line("ssd", &self.flash);
+        match &self.mirror {
+            None => {}
+            Some(MirrorState::InSync) => line("mirror", &"in sync"),
+            Some(MirrorState::Degraded { failed: None }) => line("mirror", &"degraded: one SSD is away"),
+            Some(MirrorState::Degraded { failed: Some(failed) }) => {
+                line("mirror", &format_args!("degraded: {failed} failed"));
+            }
+        }
         line("disk", &self.disk);
         let state = if self.is_flash_off { "without the SSD" } else { "in use" };
         line("state", &self.stopped.as_deref().unwrap_or(state));

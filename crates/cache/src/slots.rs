@@ -155,6 +155,11 @@ impl SlotTable {
         self.checksums[slot as usize]
     }
 
+    /// Entry of a slot that holds a block.
+    pub(crate) fn entry(&self, slot: u32) -> Entry {
+        Entry::new(self.blocks[slot as usize], self.checksum(slot), self.is_dirty(slot))
+    }
+
     /// Takes note of a use.
     pub(crate) fn hit(&mut self, rule: ReclaimPolicy, slot: u32) {
         let (set, way) = self.place(slot);

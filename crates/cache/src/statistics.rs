@@ -80,4 +80,8 @@ counters! {
     ssd_write_errors,
     /// Blocks on the flash with a wrong checksum.
     checksum_errors,
+    /// Blocks that one SSD had wrong or could not read, and that were written over from its mirror.
+    mirror_repairs,
+    /// SSDs of a mirror that were given up.
+    mirror_losses,
 }

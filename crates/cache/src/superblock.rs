@@ -48,6 +48,12 @@ pub(crate) fn write_superblock(
     Ok(())
 }
 
+/// Refuses a device that has not the size that it had.
+pub(crate) fn check_size(device: &dyn Device, is_right: bool, expected: u64) -> Result<(), CacheError> {
+    let (name, found) = (device.name().to_owned(), device.size_bytes());
+    if is_right { Ok(()) } else { Err(CacheError::Size { device: name, found, expected }) }
+}
+
 /// Text that is padded with zeros.
 pub(crate) fn text(padded: &[u8]) -> String {
     let end = padded.iter().position(|byte| *byte == 0).unwrap_or(padded.len());

@@ -18,7 +18,7 @@ use crate::CacheError;
 use crate::engine::Cache;
 use crate::format::{Superblock, Uuid};
 use crate::settings::Mode;
-use crate::superblock::{text, write_superblock};
+use crate::superblock::text;
 use brindle_device::{Device, DeviceError, WritableDevice};
 use std::mem::offset_of;
 use zerocopy::little_endian::{U32, U64};
@@ -31,6 +31,8 @@ const PLACES: [u64; 2] = [0, 64 << 10];
 /// Bytes of each place that are veiled.
 const PLACE_BYTES: u64 = PLACE_LENGTH as u64;
 const PLACE_LENGTH: usize = 4096;
+/// Number in marks of a disk whose veil is being lifted: that of no SSD.
+const NO_VEIL: u64 = u64::MAX;
 /// Words for a person that looks at the disk.
 const EXPLANATION: [u8; 240] = padded(
     b"\nThis disk is one half of a flash cache of brindle. Its contents are complete only together with its SSD. \
@@ -97,6 +99,12 @@ impl Mark {
         crc32c::crc32c(bare.as_bytes())
     }
 
+    /// Returns true for the mark of a cache in the state that a superblock tells.
+    fn is_of(&self, superblock: &Superblock) -> bool {
+        let is_earlier = superblock.is_mirrored() && self.veil == superblock.earlier_veil;
+        self.cache == superblock.cache && (self.veil == superblock.veil || is_earlier)
+    }
+
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (mark, _) = Self::read_from_prefix(bytes).ok()?;
         (mark.magic == DISK_MAGIC && mark.checksum.get() == mark.right_checksum()).then_some(mark)
@@ -109,6 +117,8 @@ pub(crate) struct Veil {
     pub(crate) is_torn: bool,
     /// Dirty blocks whose place on the disk bears the mark.
     pub(crate) marked: Vec<u64>,
+    /// True if a mark on the disk says that no other SSD is newer.
+    pub(crate) is_newest: bool,
 }
 
 /// Marks of any cache at the places of a disk.
@@ -169,30 +179,67 @@ impl Cache {
             return Ok(true);
         }
         self.lock().slots.pin(blocks.clone());
-        let mut contents = vec![0; self.block_length()];
-        for block in &blocks {
-            let offset = block * self.geometry.block_bytes;
-            self.read_range(offset, &mut contents)?;
-            self.write_range(offset, &contents)?;
+        self.take_into_flash(&blocks)?;
+        if self.lock().slots.pinned_dirty() < blocks.len() as u64 {
+            // Their sets are full of dirty blocks.
+            self.clean_all()?;
+            self.take_into_flash(&blocks)?;
         }
         if self.lock().slots.pinned_dirty() < blocks.len() as u64 {
+            if self.lock().superblock.is_mirrored() {
+                let (what, why) =
+                    ("a cache on two SSDs", "must have room for the mark of its disk in one set");
+                return Err(CacheError::Refused { what, found: self.geometry.associativity.into(), why });
+            }
             tracing::warn!("{}: the cache has no room for the mark of its disk", self.name);
             self.lock().slots.pin(Vec::new());
             return Ok(false);
         }
         self.commit()?;
-        let mut mark = {
+        self.number_veil()?;
+        let superblock = self.lock().superblock.clone();
+        self.mark_disk(&superblock)?;
+        self.tell_of_veil(true)?;
+        Ok(true)
+    }
+
+    /// Has the present contents of blocks be dirty.
+    fn take_into_flash(&self, blocks: &[u64]) -> Result<(), DeviceError> {
+        let mut contents = vec![0; self.block_length()];
+        for block in blocks {
+            let offset = block * self.geometry.block_bytes;
+            self.read_range(offset, &mut contents)?;
+            self.write_range(offset, &contents)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the veil that is made now its number. The SSDs of a mirror are told before the disk has it, so that each of them
+    /// is known as the one that the mark means.
+    fn number_veil(&self) -> Result<(), DeviceError> {
+        {
             let superblock = &mut self.lock().superblock;
-            superblock.veil = (superblock.sequence.get() + 1).into();
-            Mark::of(superblock, self.flash.name()).as_bytes().to_vec()
+            if !superblock.is_mirrored() {
+                superblock.veil = superblock.next_veil().into();
+                return Ok(());
+            }
+        }
+        let renumber = |superblock: &mut Superblock| {
+            superblock.renumber_veil();
+            true
         };
+        self.change_superblock(renumber, |_| Ok(()))
+    }
+
+    /// Writes the mark of the veil to the disk, durably.
+    pub(crate) fn mark_disk(&self, superblock: &Superblock) -> Result<(), DeviceError> {
+        let blocks = self.lock().slots.pinned().to_vec();
+        let mut mark = Mark::of(superblock, self.flash.name()).as_bytes().to_vec();
         mark.resize(self.block_length(), 0);
         for block in &blocks {
             self.disk.write_at(block * self.geometry.block_bytes, &mark)?;
         }
-        self.disk.flush()?;
-        self.tell_of_veil(true)?;
-        Ok(true)
+        self.disk.flush()
     }
 
     /// Number of blocks of the veil that the flash can't give back.
@@ -223,38 +270,29 @@ impl Cache {
         if is_torn { self.tell_of_veil(false) } else { Ok(()) }
     }
 
-    /// Says in the superblock whether there is a veil.
+    /// Says in the superblock whether there is a veil. One that is lifted from the disk of a mirror gets marks that stand by
+    /// neither SSD: one that fails from then on must not be taken for the newest.
     fn tell_of_veil(&self, is_veiled: bool) -> Result<(), DeviceError> {
-        let mut state = self.lock();
-        while state.is_telling {
-            state = self.wait(state);
-        }
-        if (state.superblock.is_veiled != 0) == is_veiled {
-            return Ok(());
-        }
-        state.is_telling = true;
-        let mut superblock = state.superblock.clone();
-        superblock.is_veiled = is_veiled.into();
-        superblock.sequence = (superblock.sequence.get() + 1).into();
-        drop(state);
-        let written = write_superblock(&*self.flash, &superblock);
-        let mut state = self.lock();
-        state.is_telling = false;
-        // After a failure one of the copies may say so: the next one has a later number all the same.
-        state.superblock.sequence = superblock.sequence;
-        if written.is_ok() {
-            state.superblock.is_veiled = superblock.is_veiled;
-        }
-        drop(state);
-        self.changed.notify_all();
-        written
+        let change = |superblock: &mut Superblock| {
+            let differs = (superblock.is_veiled != 0) != is_veiled;
+            superblock.is_veiled = is_veiled.into();
+            differs
+        };
+        self.change_superblock(change, |superblock| {
+            if is_veiled || !superblock.is_mirrored() {
+                return Ok(());
+            }
+            let mut lifted = superblock.clone();
+            lifted.veil = NO_VEIL.into();
+            self.mark_disk(&lifted)
+        })
     }
 
-    /// Compares the veil that the superblock tells of with the marks on the disk.
+    /// Compares the veil that the superblock tells of with the marks on the disk; `is_half` for one SSD of two.
     ///
     /// # Errors
     /// [`CacheError::OtherCache`] and [`CacheError::StaleFlash`] unless forced, those of the disk.
-    pub(crate) fn judge_veil(&self, is_forced: bool) -> Result<Veil, CacheError> {
+    pub(crate) fn judge_veil(&self, is_forced: bool, is_half: bool) -> Result<Veil, CacheError> {
         let superblock = self.lock().superblock.clone();
         let marks = marks(&*self.disk)?;
         let (flash, disk) = (|| self.flash.name().to_owned(), || self.disk.name().to_owned());
@@ -264,15 +302,16 @@ impl Cache {
         }
         let is_lifted = superblock.closed_at.get() != 0 && superblock.is_veiled == 0;
         let is_later = |mark: &Mark| {
-            let is_own = mark.cache == superblock.cache;
-            is_own && (is_lifted || superblock.is_veiled != 0 && mark.veil != superblock.veil)
+            let is_judged = superblock.is_veiled != 0 || is_half && mark.veil != NO_VEIL;
+            mark.cache == superblock.cache && (is_lifted || is_judged && !mark.is_of(&superblock))
         };
         if marks.iter().any(is_later) && !is_forced {
             return Err(CacheError::StaleFlash { flash: flash(), cache: self.name.clone(), disk: disk() });
         }
         let (dirty, marked) =
             if superblock.is_veiled != 0 { self.veiled_blocks()? } else { (Vec::new(), Vec::new()) };
-        Ok(Veil { is_torn: marked.len() < dirty.len(), marked })
+        let is_newest = marks.iter().any(|mark| mark.is_of(&superblock));
+        Ok(Veil { is_torn: marked.len() < dirty.len(), marked, is_newest })
     }
 
     /// A block of the veil whose place on the disk, as it is reached now, lacks the mark of this use of the cache.
@@ -284,8 +323,7 @@ impl Cache {
         for block in pinned.into_iter().filter(|_| superblock.is_veiled != 0) {
             let mut bytes = [0; size_of::<Mark>()];
             disk.read_at(block * self.geometry.block_bytes, &mut bytes)?;
-            let is_own = |mark: Mark| mark.cache == superblock.cache && mark.veil == superblock.veil;
-            if !Mark::parse(&bytes).is_some_and(is_own) {
+            if !Mark::parse(&bytes).is_some_and(|mark| mark.is_of(&superblock)) {
                 return Ok(Some(block));
             }
         }

@@ -1,28 +1,27 @@
-//! Devices by the word of a user: `cache:SSD:DISK`, or any word that the crate `device` takes.
+//! The word of a user for a cache: `cache:SSD:DISK`, or `cache:SSD+MIRROR:DISK`.
 
-use crate::attached::CachedDevice;
-use crate::veil::{DiskMark, disk_mark};
-use brindle_device::{Claim, Device, DeviceError, WritableDevice};
+use brindle_device::DeviceError;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 const PREFIX: &[u8] = b"cache:";
 
-/// The two devices of a cache, as a user names them.
+/// The devices of a cache, as a user names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheWord {
     /// The SSD: a path.
     pub flash: PathBuf,
+    /// A second SSD that mirrors it: a path.
+    pub mirror: Option<PathBuf>,
     /// The disk: a path, or the URI of an export.
     pub disk: PathBuf,
 }
 
 impl CacheWord {
-    /// Reads `cache:SSD:DISK`; `None` for another word, or an existing path. If there are several colons, the SSD ends at the first one
-    /// before which there is something.
+    /// Reads `cache:SSD:DISK` or `cache:SSD+MIRROR:DISK`; `None` for another word, or an existing path. If there are several colons,
+    /// the SSDs end at the first one before which there is something; a `+` within the path of something that is there divides none.
     ///
     /// # Errors
     /// [`DeviceError::Open`], if a part is missing.
@@ -31,86 +30,45 @@ impl CacheWord {
             return Ok(None);
         };
         let colons: Vec<usize> = (1..parts.len().saturating_sub(1)).filter(|at| parts[*at] == b':').collect();
-        let path = |bytes| PathBuf::from(OsStr::from_bytes(bytes));
-        let split = colons.iter().copied().find(|at| path(&parts[..*at]).exists());
+        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        let is_there = |ssds: &[u8]| match halves(ssds) {
+            Some((one, other)) => path(one).exists() || path(other).exists(),
+            None => path(ssds).exists(),
+        };
+        let split = colons.iter().copied().find(|at| is_there(&parts[..*at]));
         let Some(at) = split.or(colons.first().copied()) else {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "must be cache:SSD:DISK");
             return Err(DeviceError::Open { device: word.display().to_string(), source });
         };
-        Ok(Some(Self { flash: path(&parts[..at]), disk: path(&parts[at + 1..]) }))
+        let (ssds, disk) = (&parts[..at], path(&parts[at + 1..]));
+        let (flash, mirror) = match halves(ssds) {
+            Some((one, other)) => (path(one), Some(path(other))),
+            None => (path(ssds), None),
+        };
+        Ok(Some(Self { flash, mirror, disk }))
+    }
+
+    /// The SSDs, for messages and as a word for them.
+    fn ssds(&self) -> String {
+        let mirror = self.mirror.as_ref().map(|mirror| format!("+{}", mirror.display())).unwrap_or_default();
+        format!("{}{mirror}", self.flash.display())
     }
 
     /// The word itself.
     pub fn name(&self) -> String {
-        format!("cache:{}:{}", self.flash.display(), self.disk.display())
+        format!("cache:{}:{}", self.ssds(), self.disk.display())
     }
 }
 
-/// Opens a device for reading. A disk that is incomplete without its cache is taken, with a warning: when the SSD is lost, that
-/// is what is left.
-///
-/// # Errors
-/// Those of [`brindle_device::open_device`] and of [`load_to_read`](crate::load_to_read).
-pub fn open_device(word: &Path) -> Result<Arc<dyn Device>, DeviceError> {
-    Ok(match opened(word, false)? {
-        Some(cached) => cached,
-        None => {
-            let device = brindle_device::open_device(word)?;
-            if let Ok(Some(mark)) = disk_mark(&*device) {
-                tracing::warn!("{}; what is read may be damaged and old", not_alone(word, &mark));
-            }
-            device
-        }
-    })
-}
-
-/// Opens a device for reading and writing.
-///
-/// # Errors
-/// Those of [`brindle_device::open_device_to_write`] and of [`load`](crate::load); a disk that is incomplete without its cache.
-pub fn open_device_to_write(word: &Path) -> Result<Arc<dyn WritableDevice>, DeviceError> {
-    Ok(match opened(word, true)? {
-        Some(cached) => cached,
-        None => refuse_half(word, brindle_device::open_device_to_write(word)?)?,
-    })
-}
-
-/// Opens a device for reading and writing, with the claim on a block device apart. A cache keeps its claims.
-///
-/// # Errors
-/// Errors are those of [`open_device_to_write`].
-pub fn open_device_with_claim(word: &Path) -> Result<(Arc<dyn WritableDevice>, Option<Claim>), DeviceError> {
-    Ok(match opened(word, true)? {
-        Some(cached) => (cached, None),
-        None => {
-            let (device, claim) = brindle_device::open_device_with_claim(word)?;
-            (refuse_half(word, device)?, claim)
-        }
-    })
-}
-
-/// The cached device of a word, if it is one for it.
-fn opened(word: &Path, is_written: bool) -> Result<Option<Arc<CachedDevice>>, DeviceError> {
-    let Some(word) = CacheWord::parse(word)? else { return Ok(None) };
-    let open = if is_written { CachedDevice::open_writable } else { CachedDevice::open };
-    open(&word.flash, &word.disk, &word.name()).map(Some)
-}
-
-/// Refuses a disk that is not complete without its cache.
-fn refuse_half(word: &Path, device: Arc<dyn WritableDevice>) -> Result<Arc<dyn WritableDevice>, DeviceError> {
-    match disk_mark(&*device) {
-        Ok(Some(mark)) => {
-            let source = io::Error::other(not_alone(word, &mark));
-            Err(DeviceError::Open { device: word.display().to_string(), source })
-        }
-        // A device that can't be read says so when it is used.
-        Ok(None) | Err(_) => Ok(device),
-    }
-}
-
-fn not_alone(word: &Path, mark: &DiskMark) -> String {
-    let (disk, DiskMark { name, flash, .. }) = (word.display(), mark);
-    format!("{disk} is the disk of the flash cache {name}, and incomplete without: give cache:{flash}:{disk}")
+/// The paths of two SSDs: on both sides of the `+` beside which something is there, or of the first one; none if there is no
+/// `+`, or the whole is one path.
+fn halves(ssds: &[u8]) -> Option<(&[u8], &[u8])> {
+    let is_there = |bytes: &[u8]| Path::new(OsStr::from_bytes(bytes)).exists();
+    let places: Vec<usize> =
+        (1..ssds.len().saturating_sub(1)).filter(|at| ssds[*at] == b'+' && !is_there(ssds)).collect();
+    let found = places.iter().copied().find(|at| is_there(&ssds[..*at]) || is_there(&ssds[at + 1..]));
+    let at = found.or(places.first().copied())?;
+    Some((&ssds[..at], &ssds[at + 1..]))
 }
 
 /// Returns true if a word is no path: a URI of a device of another program, or a cache.
@@ -121,6 +79,7 @@ pub fn is_no_path(word: &Path) -> bool {
 /// A path that is open as long as the device is: that of the SSD of a cache, or the word itself.
 pub fn path_of(word: &Path) -> PathBuf {
     match CacheWord::parse(word) {
+        Ok(Some(CacheWord { flash, mirror: Some(mirror), .. })) if !flash.exists() => mirror,
         Ok(Some(cache)) => cache.flash,
         Ok(None) | Err(_) => word.to_owned(),
     }
@@ -133,7 +92,9 @@ mod tests {
     #[test]
     fn a_word_has_two_devices() {
         let of = |word: &str| CacheWord::parse(Path::new(word)).expect("two parts");
-        let parts = |flash: &str, disk: &str| Some(CacheWord { flash: flash.into(), disk: disk.into() });
+        let parts = |flash: &str, disk: &str| {
+            Some(CacheWord { flash: flash.into(), mirror: None, disk: disk.into() })
+        };
         assert_eq!(of("cache:/dev/sda2:/dev/sdc"), parts("/dev/sda2", "/dev/sdc"));
         let remote = "nbd+unix:///?socket=/run/one.sock";
         assert_eq!(of(&format!("cache:a:{remote}")), parts("a", remote));
@@ -148,5 +109,28 @@ mod tests {
         std::fs::write(&odd, "").expect("room");
         let odd = odd.to_str().expect("UTF-8");
         assert_eq!(of(&format!("cache:{odd}:c")), parts(odd, "c"));
+    }
+
+    #[test]
+    fn a_word_may_have_a_mirror() {
+        let of = |word: &str| CacheWord::parse(Path::new(word)).expect("the parts").expect("a cache");
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let at = |name: &str| directory.path().join(name).to_str().expect("UTF-8").to_owned();
+        for (one, other, there) in
+            [("a", "b", "a"), ("a", "b", "b"), ("a+1", "b", "b"), ("a+1", "b:2", "a+1")]
+        {
+            std::fs::write(at(there), "").expect("room");
+            let word = format!("cache:{}+{}:c", at(one), at(other));
+            let found = of(&word);
+            assert_eq!(
+                found,
+                CacheWord { flash: at(one).into(), mirror: Some(at(other).into()), disk: "c".into() }
+            );
+            assert_eq!((found.name(), path_of(Path::new(&word))), (word, at(there).into()));
+            std::fs::remove_file(at(there)).expect("it is there");
+        }
+        std::fs::write(at("a+b"), "").expect("room");
+        let found = of(&format!("cache:{}:c", at("a+b")));
+        assert_eq!((found.flash, found.mirror), (at("a+b").into(), None));
     }
 }

@@ -175,12 +175,12 @@ impl Cache {
         let flash_runs = runs(writes, |write| write.slot, |before, slot| before + 1 == slot);
         let disk_runs = runs(writes, |write| write.to_disk.then_some(write.piece.block), |_, _| true);
         let mut batch = Batch::default();
-        let pieces = |run: &[usize]| run.iter().map(|index| writes[*index].contents(bytes)).collect();
+        let pieces =
+            |run: &[usize]| -> Vec<_> { run.iter().map(|index| writes[*index].contents(bytes)).collect() };
+        let mut submitted = Vec::with_capacity(flash_runs.len());
         for run in &flash_runs {
             let slot = writes[run[0]].slot.expect("a run of slots");
-            let offset = self.geometry.slot_place(slot);
-            self.flash
-                .submit_write(WriteRequest { offset, pieces: pieces(run), is_durable: false }, &mut batch);
+            submitted.push(self.flash.submit_write(self.geometry.slot_place(slot), &pieces(run), &mut batch));
         }
         for run in &disk_runs {
             let offset = writes[run[0]].place(self);
@@ -188,8 +188,8 @@ impl Cache {
                 .submit_write(WriteRequest { offset, pieces: pieces(run), is_durable: false }, &mut batch);
         }
         let mut answers = batch.run().into_iter();
-        for run in &flash_runs {
-            let is_fine = answers.next().expect("an answer to each").is_ok();
+        for (run, submitted) in flash_runs.iter().zip(&submitted) {
+            let is_fine = self.flash.settle(submitted, &mut answers).is_ok();
             run.iter().for_each(|index| outcomes.in_slot[*index] = is_fine);
         }
         for (run, answer) in disk_runs.iter().zip(answers) {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Longest time of anything here: a test that needs it has failed.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A cache of two images, and the directory that it is served in; what is left of it goes when this is dropped.
 struct Pair {
@@ -89,12 +89,12 @@ impl Drop for Pair {
     }
 }
 
-fn is_alive(process: i32) -> bool {
+pub(crate) fn is_alive(process: i32) -> bool {
     fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 /// Runs a program that may not take for ever; true if it succeeds.
-fn run(program: &str, arguments: &[&str]) -> bool {
+pub(crate) fn run(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new("timeout");
     command.args(["-s", "KILL", &PATIENCE.as_secs().to_string(), program]).args(arguments);
     let output = command.output().expect("coreutils");
@@ -104,13 +104,13 @@ fn run(program: &str, arguments: &[&str]) -> bool {
     output.status.success()
 }
 
-fn write_at(path: &Path, fill: u8, offset: u64) {
+pub(crate) fn write_at(path: &Path, fill: u8, offset: u64) {
     let file = File::options().write(true).open(path).expect("ours");
     file.write_all_at(&[fill; 8192], offset).expect("writes");
     file.sync_all().expect("flushes");
 }
 
-fn byte_at(path: &Path, offset: u64) -> u8 {
+pub(crate) fn byte_at(path: &Path, offset: u64) -> u8 {
     let mut bytes = [0; 8192];
     File::open(path).expect("ours").read_exact_at(&mut bytes, offset).expect("reads");
     assert!(bytes.iter().all(|byte| *byte == bytes[0]));

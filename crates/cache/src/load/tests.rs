@@ -1,7 +1,7 @@
 //! Hostile tables: their checksums are right, and nothing else need be.
 
 use super::*;
-use crate::format::ENTRIES;
+use crate::format::{TableBlock, block_checksum};
 use crate::{CreateOptions, HostClock, create};
 use brindle_device::{Device, DeviceClass};
 use brindle_sim::{Image, ImageDevice, Random};

@@ -17,15 +17,15 @@ struct Asked {
 }
 
 /// A program on a cache: everything that it asked for, and the events of the devices.
-struct History {
+pub(crate) struct History {
     /// True if the disk bears the mark whenever it lacks something.
-    is_veiled: bool,
+    pub(crate) is_veiled: bool,
     /// Contents of each sector at the begin.
     base: Vec<u64>,
     asked: Vec<Asked>,
     /// Flushes that returned: the event after it, and the number of changes before it.
     flushed: Vec<(usize, usize)>,
-    recording: Recording,
+    pub(crate) recording: Recording,
 }
 
 /// The stamp that fills a sector; `None` if it is a mixture.
@@ -34,14 +34,14 @@ fn stamp(sector: &[u8]) -> Option<u64> {
     sector.chunks(8).all(|part| part == first).then(|| u64::from_le_bytes(*first))
 }
 
-fn stamps(contents: &[u8]) -> Vec<u64> {
+pub(crate) fn stamps(contents: &[u8]) -> Vec<u64> {
     contents.chunks(SECTOR).map(|sector| stamp(sector).expect("not torn within a sector")).collect()
 }
 
 /// Runs a program on a cache of recorded devices.
-struct Program {
-    cache: Cache,
-    recorder: Recorder,
+pub(crate) struct Program {
+    pub(crate) cache: Cache,
+    pub(crate) recorder: Recorder,
     asked: Vec<Asked>,
     flushed: Vec<(usize, usize)>,
     random: Random,
@@ -50,6 +50,25 @@ struct Program {
 }
 
 impl Program {
+    pub(crate) fn new(cache: Cache, recorder: Recorder, seed: u64, sectors: usize) -> Self {
+        let (asked, flushed, random) = (Vec::new(), Vec::new(), Random::new(seed));
+        let next_stamp = (seed + 1) << 32;
+        Self { cache, recorder, asked, flushed, random, next_stamp, sectors: sectors as u64 }
+    }
+
+    /// Ends the use of the cache, which flushes everything.
+    pub(crate) fn close(&mut self) {
+        let before = self.asked.len();
+        self.cache.close().expect("it works");
+        self.flushed.push((self.recorder.position(), before));
+    }
+
+    /// Everything that happened, to contents of before.
+    pub(crate) fn into_history(self, base: Vec<u64>, is_veiled: bool) -> History {
+        let Self { recorder, asked, flushed, .. } = self;
+        History { is_veiled, base, asked, flushed, recording: recorder.recording() }
+    }
+
     fn write(&mut self) {
         let hot = self.random.chance(2, 3);
         let first = self.random.below(if hot { 48 } else { self.sectors });
@@ -76,7 +95,7 @@ impl Program {
         self.flushed.push((self.recorder.position(), before));
     }
 
-    fn step(&mut self) {
+    pub(crate) fn step(&mut self) {
         match self.random.below(16) {
             0..9 => self.write(),
             9..12 => self.flush(),
@@ -112,30 +131,17 @@ fn run(images: [Image; 2], seed: u64, steps: usize, ends: bool, veils: bool) -> 
     let (recorder, devices) = recorded(images);
     let cache = open(&devices, false).expect("it can be loaded");
     let is_veiled = veils && cache.veil().expect("it works");
-    let next_stamp = (seed + 1) << 32;
-    let (asked, flushed) = (Vec::new(), Vec::new());
-    let mut program = Program {
-        cache,
-        recorder,
-        asked,
-        flushed,
-        random: Random::new(seed),
-        next_stamp,
-        sectors: base.len() as u64,
-    };
+    let mut program = Program::new(cache, recorder, seed, base.len());
     (0..steps).for_each(|_| program.step());
     if ends {
-        let before = program.asked.len();
-        program.cache.close().expect("it works");
-        program.flushed.push((program.recorder.position(), before));
+        program.close();
     }
-    let Program { recorder, asked, flushed, .. } = program;
-    History { is_veiled, base, asked, flushed, recording: recorder.recording() }
+    program.into_history(base, is_veiled)
 }
 
 impl History {
     /// Checks contents after a crash at a point.
-    fn judge(&self, point: usize, found: &[u64]) -> Result<(), String> {
+    pub(crate) fn judge(&self, point: usize, found: &[u64]) -> Result<(), String> {
         let durable = self
             .flushed
             .iter()
@@ -217,7 +223,7 @@ fn explore(shape: Shape, seed: u64, steps: usize, rounds: usize, veils: bool, im
 }
 
 /// Number of programs, where all ways of loss are tried at each point.
-fn seeds() -> Option<u64> {
+pub(crate) fn seeds() -> Option<u64> {
     std::env::var("BRINDLE_CRASH_SEEDS").ok()?.parse().ok()
 }
 

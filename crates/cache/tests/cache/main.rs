@@ -3,6 +3,7 @@
 mod crash;
 mod faults;
 mod loading;
+mod mirror;
 mod model;
 mod published;
 mod remote;

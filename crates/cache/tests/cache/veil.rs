@@ -189,6 +189,22 @@ fn a_disk_that_lacks_a_block_at_the_end_keeps_the_mark() {
 }
 
 #[test]
+fn a_torn_veil_is_lifted_whole_even_if_dirty_blocks_may_stay() {
+    let plain = SMALL.devices();
+    let devices = plain.clone().map(|device| Arc::new(FaultyDevice::new(device)));
+    let cache = SMALL.create(&devices);
+    assert!(cache.veil().expect("it works"));
+    devices[0].inject(Fault::WritesWithin(64 << 10..u64::MAX));
+    cache.write_at(0, &[9; 1024]).expect("the disk takes it");
+    devices[0].heal();
+    assert!(!cache.status().is_veiled);
+    cache.set("fast_remove", "1").expect("a setting");
+    cache.close().expect("it works");
+    drop(cache);
+    assert_eq!(contents(&open(&plain, false).expect("it was closed"))[0], 9);
+}
+
+#[test]
 fn a_cache_that_is_destroyed_tells_its_losses() {
     let (devices, cache) = veiled();
     drop(cache);

@@ -1,6 +1,8 @@
 //! Small caches for tests.
 
-use brindle_cache::{Cache, CacheClock, CacheError, CreateOptions, Mode, create, load};
+use brindle_cache::{
+    Cache, CacheClock, CacheError, CreateOptions, Mode, create, create_mirrored, load, load_mirrored,
+};
 use brindle_device::{DeviceClass, WritableDevice};
 use brindle_sim::{Image, ImageDevice};
 use std::sync::Arc;
@@ -59,6 +61,21 @@ impl Shape {
         ]
     }
 
+    /// New devices in memory: two SSDs and the disk.
+    pub(crate) fn mirrored_devices(self) -> [Arc<ImageDevice>; 3] {
+        let ([first, disk], [second, _]) = (self.devices(), self.devices());
+        let second = ImageDevice::new("mirror", second.image(), DeviceClass::Solid);
+        [first, Arc::new(second), disk]
+    }
+
+    pub(crate) fn create_mirrored<D: WritableDevice + 'static>(
+        self,
+        [first, second, disk]: &[Arc<D>; 3],
+    ) -> Result<Cache, CacheError> {
+        let flash: [Arc<dyn WritableDevice>; 2] = [Arc::clone(first) as _, Arc::clone(second) as _];
+        create_mirrored(flash, Arc::clone(disk) as _, &self.options(), Arc::new(TestClock::default()))
+    }
+
     pub(crate) fn create<D: WritableDevice + 'static>(self, [flash, disk]: &[Arc<D>; 2]) -> Cache {
         let made = create(
             Arc::clone(flash) as _,
@@ -78,6 +95,24 @@ pub(crate) fn open<D: WritableDevice + 'static>(
     let (flash, disk): (Arc<dyn WritableDevice>, Arc<dyn WritableDevice>) =
         (Arc::clone(flash) as _, Arc::clone(disk) as _);
     load(&flash, &disk, is_forced, Arc::new(TestClock::default()))
+}
+
+/// Opens a cache on two SSDs again.
+pub(crate) fn open_mirrored<D: WritableDevice + 'static>(
+    [first, second, disk]: &[Arc<D>; 3],
+    is_forced: bool,
+) -> Result<Cache, CacheError> {
+    let devices = [first, second, disk].map(|device| Arc::clone(device) as Arc<dyn WritableDevice>);
+    load_mirrored([&devices[0], &devices[1]], &devices[2], is_forced, Arc::new(TestClock::default()))
+}
+
+/// Opens a cache on two SSDs with one of them.
+pub(crate) fn open_half<D: WritableDevice + 'static>(
+    devices: &[Arc<D>; 3],
+    half: usize,
+    is_forced: bool,
+) -> Result<Cache, CacheError> {
+    open(&[Arc::clone(&devices[half]), Arc::clone(&devices[2])], is_forced)
 }
 
 /// All contents of a device.

@@ -4,7 +4,8 @@ use crate::commands::mount::machine_bytes;
 use crate::commands::usage::wrong_usage;
 use anyhow::{Context, Result, bail};
 use brindle_cache::{
-    ASSOCIATIVITY, BLOCK_BYTES, CreateOptions, HostClock, MEMORY_PER_SLOT, Mode, create, planned_slots,
+    ASSOCIATIVITY, BLOCK_BYTES, CreateOptions, HostClock, MEMORY_PER_SLOT, Mode, create, create_mirrored,
+    planned_slots, planned_slots_mirrored,
 };
 use brindle_device::{FileDevice, WritableDevice, open_device_to_write};
 use clap::Args;
@@ -24,8 +25,14 @@ MEMORY
   blocks of 4 KiB. A cache that needs more than a quarter of the machine's memory is refused unless
   forced.
 
+TWO SSDS
+  With --mirror both SSDs have each cached block. One may fail, at any time: no block is lost, and the
+  cache goes on. The smaller one tells the size. Only for -p back: in the other modes the disk has
+  everything. `brindle cache mirror` adds a second SSD later, and replaces a lost one.
+
 EXAMPLES
     brindle cache create -p back fsdc /dev/sda2 /dev/sdc
+    brindle cache create -p back --mirror /dev/sdb2 fsdc /dev/sda2 /dev/sdc
     brindle cache create -p thru -s 20G -b 8k fsdc /dev/sda2 /dev/sdc
 
 EXIT STATUS
@@ -60,6 +67,9 @@ pub(crate) struct CreateCommand {
     /// Blocks of a set
     #[arg(short, value_name = "BLOCKS", default_value_t = ASSOCIATIVITY)]
     associativity: u32,
+    /// A second SSD that mirrors the first (mode back)
+    #[arg(long, value_name = "SSD")]
+    mirror: Option<PathBuf>,
     /// Name of the cache
     name: String,
     /// The SSD
@@ -102,7 +112,12 @@ pub(crate) fn run(command: &CreateCommand) -> Result<ExitCode> {
         is_forced: command.force,
         uuids: [random_uuid()?, random_uuid()?, random_uuid()?],
     };
-    let slots = planned_slots(&*flash, &*disk, &options)?;
+    let second = command.mirror.as_deref().map(FileDevice::open_writable).transpose()?;
+    let mirror = second.map(|device| Arc::new(device) as Arc<dyn WritableDevice>);
+    let slots = match &mirror {
+        None => planned_slots(&*flash, &*disk, &options)?,
+        Some(mirror) => planned_slots_mirrored([&*flash, &**mirror], &*disk, &options)?,
+    };
     let memory = slots * MEMORY_PER_SLOT;
     let limit = machine_bytes() / 4;
     if memory > limit && !command.force {
@@ -111,12 +126,16 @@ pub(crate) fn run(command: &CreateCommand) -> Result<ExitCode> {
              ({limit}); choose longer blocks (-b) or force it (-f)"
         );
     }
-    create(flash, disk, &options, Arc::new(HostClock::new()))?;
+    let clock = Arc::new(HostClock::new());
+    match mirror {
+        None => create(flash, disk, &options, clock)?,
+        Some(mirror) => create_mirrored([flash, mirror], disk, &options, clock)?,
+    };
     tracing::info!("{}: {slots} blocks of {} bytes, {memory} bytes of memory", command.name, command.block);
     Ok(ExitCode::SUCCESS)
 }
 
-fn random_uuid() -> Result<[u8; 16]> {
+pub(super) fn random_uuid() -> Result<[u8; 16]> {
     let mut uuid = [0; 16];
     File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut uuid)).context("/dev/urandom")?;
     Ok(uuid)

@@ -1,7 +1,7 @@
 //! `cache destroy`: takes a cache off its SSD.
 
 use anyhow::{Result, bail};
-use brindle_cache::{DiskMark, destroy, disk_mark, inspect, remove_mark};
+use brindle_cache::{CacheWord, DiskMark, destroy, disk_mark, inspect, remove_mark};
 use brindle_device::{FileDevice, WritableDevice, open_device, open_device_to_write};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -58,8 +58,13 @@ fn unmark(disk: &Path, mark: &DiskMark, is_forced: bool) -> Result<()> {
         );
     }
     let device = open_device_to_write(disk)?;
-    let found = FileDevice::open(Path::new(ssd)).ok().and_then(|device| inspect(&device).ok());
-    if found.is_some_and(|cache| cache.uuid == mark.uuid) {
+    let holds = |path: &Path| {
+        let found = FileDevice::open(path).ok().and_then(|device| inspect(&device).ok());
+        found.is_some_and(|cache| cache.uuid == mark.uuid)
+    };
+    let word = CacheWord::parse(Path::new(&format!("cache:{ssd}:{}", disk.display())))?;
+    let ssds = word.into_iter().flat_map(|word| [Some(word.flash), word.mirror]).flatten();
+    if ssds.chain([PathBuf::from(ssd)]).any(|path| holds(&path)) {
         bail!(
             "{} needs the blocks on {ssd}, its SSD, which is there: load the cache and stop it, or destroy it first",
             disk.display()

@@ -3,8 +3,8 @@
 use crate::commands::mount::background;
 use crate::{logging, output};
 use anyhow::{Context, Result};
-use brindle_cache::{Cache, CacheError, CacheKeeper, HostClock, guard_disk, load};
-use brindle_device::{FileDevice, WritableDevice, open_device_to_write};
+use brindle_cache::{Cache, CacheError, CacheKeeper, CacheWord, guard_disk, load_files};
+use brindle_device::WritableDevice;
 use brindle_lab::{Client, Ending, ShowOptions, ShownDevice, show};
 use clap::Args;
 use rustix::io::Errno;
@@ -25,11 +25,19 @@ AFTER A CRASH
 
 REFUSED
   A disk of another size; damage of the cache's own data; dirty blocks for a disk that was written
-  without the cache, as far as samples of it tell. With --force the damaged parts, or the dirty
+  without the cache, as far as samples of it tell; an SSD whose mirror may have newer blocks. With --force the damaged parts, or the dirty
   blocks, are left out: what was written last is lost.
+
+TWO SSDS
+  Give both, the second one with --mirror. One that was away is brought up to date first: its dirty
+  blocks are copied, clean ones are cached anew. One that is lost is left out, with a message; the
+  cache goes on with the other one if the mark on the disk tells that it is the newest. A single SSD of
+  two that was given without the other is the only one from then on, until both are given again. Two that
+  were each used alone are refused together.
 
 EXAMPLES
     brindle cache load --attach /dev/sda2 /dev/sdc /run/fsdc
+    brindle cache load --attach --mirror /dev/sdb2 /dev/sda2 /dev/sdc /run/fsdc
     brindle cache load ssd.img disk.img place
 
 EXIT STATUS
@@ -58,6 +66,9 @@ pub(crate) struct LoadCommand {
     /// Do without what is damaged or stale
     #[arg(short, long)]
     force: bool,
+    /// The second SSD of a cache on two
+    #[arg(long, value_name = "SSD")]
+    mirror: Option<PathBuf>,
     /// The SSD
     ssd: PathBuf,
     /// The disk, or the URI of an export
@@ -88,11 +99,11 @@ fn print_path(path: &Path) -> Result<()> {
 }
 
 fn serve(command: &LoadCommand) -> Result<ExitCode> {
-    let flash: Arc<dyn WritableDevice> = Arc::new(FileDevice::open_writable(&command.ssd)?);
-    let disk = open_device_to_write(&command.disk)?;
+    let LoadCommand { ssd, mirror, disk, .. } = command;
+    let word = CacheWord { flash: ssd.clone(), mirror: mirror.clone(), disk: disk.clone() };
     // Signals must not kill us between the mount and the thread that waits for them.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot wait for signals")?;
-    let cache = Arc::new(load(&flash, &disk, command.force, Arc::new(HostClock::new()))?);
+    let cache = Arc::new(load_files(&word, command.force)?);
     cache.veil()?;
     guard_disk(&cache);
     let keeper = CacheKeeper::start(&cache).context("cannot start the thread that cleans")?;

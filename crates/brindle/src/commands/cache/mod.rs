@@ -4,6 +4,7 @@ mod change;
 mod create;
 mod destroy;
 mod load;
+mod mirror;
 mod stat;
 
 use anyhow::Result;
@@ -45,6 +46,7 @@ pub(crate) enum CacheCommand {
     Stat(stat::StatCommand),
     Set(change::SetCommand),
     Stop(change::StopCommand),
+    Mirror(mirror::MirrorCommand),
     Destroy(destroy::DestroyCommand),
 }
 
@@ -56,6 +58,7 @@ pub(crate) fn run(command: &CacheCommand) -> Result<ExitCode> {
         CacheCommand::Stat(command) => stat::run(command),
         CacheCommand::Set(command) => change::set(command),
         CacheCommand::Stop(command) => change::stop(command),
+        CacheCommand::Mirror(command) => mirror::run(command),
         CacheCommand::Destroy(command) => destroy::run(command),
     }
 }

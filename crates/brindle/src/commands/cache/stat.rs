@@ -28,8 +28,8 @@ EXIT STATUS
 
 /// Show settings and counters of a cache
 ///
-/// Counters begin when the cache is loaded, and with `brindle cache set zero_stats=1`; those of blocks count blocks. Of an SSD
-/// that is not in use, the facts of the cache on it are shown; of a mounted pool, all caches among its devices. A line of latencies has the requests that took at most that number of microseconds.
+/// Counters begin when the cache is loaded, and with `brindle cache set zero_stats=1`; those of blocks count blocks. `mirror` tells of a
+/// cache on two SSDs if they are in sync, or one has the dirty blocks alone. Of an SSD that is not in use, the facts of the cache on it are shown; of a mounted pool, all caches among its devices. A line of latencies has the requests that took at most that number of microseconds.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct StatCommand {
@@ -112,9 +112,9 @@ pub(super) fn served(mountpoint: &Path) -> Result<Vec<(String, String)>> {
 fn on_flash(path: &Path) -> Result<Vec<(String, String)>> {
     let facts = inspect(&FileDevice::open(path)?)?;
     let line = |name: &str, value: &dyn std::fmt::Display| (name.to_owned(), value.to_string());
-    Ok(vec![
-        line("name", &facts.name),
-        line("mode", &facts.mode),
+    let mirror = facts.mirror.map(|mirror| line("mirror", &mirror));
+    let begin = vec![line("name", &facts.name), line("mode", &facts.mode)];
+    let rest = vec![
         line("disk", &facts.disk),
         line("state", &if facts.is_closed { "closed" } else { "in use, or after a crash" }),
         line("veiled", &u8::from(facts.is_veiled)),
@@ -122,5 +122,6 @@ fn on_flash(path: &Path) -> Result<Vec<(String, String)>> {
         line("block_bytes", &facts.block_bytes),
         line("associativity", &facts.associativity),
         line("blocks", &facts.slots),
-    ])
+    ];
+    Ok(begin.into_iter().chain(mirror).chain(rest).collect())
 }
