@@ -7,20 +7,12 @@ use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Modules that import each other, by the folder that they lie in. The list only shrinks: a new module is refused, and one
-/// that is mended has to be struck off.
-const CIRCLES: &[(&str, &[&str])] = &[
-    // A pool has the choice among mirrors, and a device the load by readers: both are states of `read`, and `read` is told
-    // by way of the pool.
-    ("crates/volume/src", &["device", "pool", "read"]),
-];
-
 /// Imports of the modules of a folder, each by its name.
 type Floor = BTreeMap<String, BTreeSet<String>>;
 
-/// Complaints about modules that import each other, and about exceptions that are none any more.
+/// Complaints about modules that import each other.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
-    let mut found = BTreeMap::new();
+    let mut complaints = Vec::new();
     for krate in folders(&root.join("crates"))? {
         let folder = krate.join("src");
         let mut files = Vec::new();
@@ -35,32 +27,13 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         let place = relative(root, &folder);
         for (parent, floor) in floors(&files) {
             let folder = [std::slice::from_ref(&place), parent.as_slice()].concat().join("/");
-            let circles: BTreeSet<String> =
-                floor.keys().filter(|name| is_in_circle(&floor, name)).cloned().collect();
-            if !circles.is_empty() {
-                found.insert(folder, circles);
-            }
+            let circles = floor.keys().filter(|name| is_in_circle(&floor, name)).map(|name| {
+                format!("{folder}: `{name}` imports a module beside it that imports it: one of them is on the wrong floor")
+            });
+            complaints.extend(circles);
         }
     }
-    Ok(judge(CIRCLES, &found))
-}
-
-fn judge(exceptions: &[(&str, &[&str])], found: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
-    let known: BTreeSet<(&str, &str)> =
-        exceptions.iter().flat_map(|(folder, names)| names.iter().map(|name| (*folder, *name))).collect();
-    let found: BTreeSet<(&str, &str)> = found
-        .iter()
-        .flat_map(|(folder, names)| names.iter().map(|name| (folder.as_str(), name.as_str())))
-        .collect();
-    let new = found.difference(&known).map(|(folder, name)| {
-        format!(
-            "{folder}: `{name}` imports a module beside it that imports it: one of them is on the wrong floor"
-        )
-    });
-    let mended = known.difference(&found).map(|(folder, name)| {
-        format!("{folder}: `{name}` is in no circle any more: strike it off in xtask/src/floors.rs")
-    });
-    new.chain(mended).collect()
+    Ok(complaints)
 }
 
 /// Modules of each folder, and which others of that folder they import.
@@ -138,12 +111,5 @@ mod tests {
             ("lib.rs", "pub use x::X;\n"),
         ];
         assert!(circles(&files).is_empty());
-    }
-
-    #[test]
-    fn a_new_circle_and_a_mended_one_are_both_named() {
-        let found = [("f".to_owned(), ["a".to_owned()].into_iter().collect())].into_iter().collect();
-        assert!(judge(&[("f", &["a"])], &found).is_empty());
-        assert_eq!(judge(&[("f", &["b"])], &found).len(), 2);
     }
 }

@@ -3,7 +3,7 @@
 use crate::DeviceCounters;
 use crate::first_superblock::FirstSuperblock;
 use crate::lost_writes::{LostWrites, Places};
-use crate::read::Load;
+use crate::read_state::Load;
 use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
 use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{DevId, Generation, Superblock, Uuid};

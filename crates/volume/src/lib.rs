@@ -21,6 +21,7 @@ mod lost_writes;
 mod parity;
 mod pool;
 mod read;
+mod read_state;
 mod replace;
 mod rescue;
 mod scan;

@@ -6,7 +6,7 @@ use crate::device::absent_since;
 use crate::first_superblock::FirstSuperblock;
 use crate::layout::Layout;
 use crate::lease::Place;
-use crate::read::Choosing;
+use crate::read_state::Choosing;
 use crate::scan::{Found, Scan, may_be_asleep};
 use crate::{MissingDevice, NotWritable, UnreadableChunk, UnusedDevice, UnusedReason, VolumeError, Warning};
 use brindle_device::{Device, WritableDevice};

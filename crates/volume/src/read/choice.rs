@@ -1,22 +1,19 @@
 //! The way in which a run is read: the policy is asked once, and fetches in advance are remembered.
 
-use super::fetch::{FetchPlan, slices};
-use super::load::Clock;
-use super::prefetched::{NewRange, Prefetched, Slice};
 use super::reader;
 use super::way::Piece;
 use crate::chunk::Chunk;
 use crate::device::PoolDevice;
 use crate::layout::{Run, STRIP_BYTES, Way};
 use crate::pool::Pool;
+use crate::read_state::{FetchPlan, NewRange, Slice, slices};
 use brindle_ondisk::BlockGroupType;
 use brindle_policy::read::{
-    COPIES_MAX, MirrorFacts, MirrorLoad, RUN_BYTES, ReadPolicy, ReadRequestFacts, ReadSettings,
-    SEGMENT_BYTES, choose_mirror, cost, order_mirrors,
+    COPIES_MAX, MirrorFacts, MirrorLoad, RUN_BYTES, ReadPolicy, ReadRequestFacts, SEGMENT_BYTES,
+    choose_mirror, cost, order_mirrors,
 };
-use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Longest piece for which a policy that looks at the devices is asked once, in bytes.
 const REQUEST_BYTES_MAX: u64 = 256 << 10;
@@ -30,30 +27,6 @@ const SOLID_SEGMENT_BYTES: u64 = 1 << 20;
 const CACHED_SHARE_MAX: u64 = 8;
 /// Shortest range whose fetches tell how fast a device is, in bytes.
 const WATCHED_BYTES_MIN: u64 = 1 << 20;
-
-/// The choice of mirrors: settings, and state.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Choosing {
-    pub(crate) settings: ReadSettings,
-    /// True if statistics were asked for.
-    pub(crate) is_counted: bool,
-    /// True if requests of other processes count, as the host reports them.
-    pub(crate) asks_host: bool,
-    pub(crate) clock: Clock,
-    /// For `round-robin`.
-    bytes_read: Arc<AtomicU64>,
-    prefetched: Arc<Mutex<Prefetched>>,
-}
-
-impl Ranked for Prefetched {
-    const RANK: Rank = Rank::Prefetched;
-}
-
-impl Choosing {
-    pub(crate) fn prefetched(&self) -> MutexGuard<'_, Prefetched> {
-        self.prefetched.lock()
-    }
-}
 
 impl Pool {
     /// Returns true if reads of devices are counted. A policy that looks at them has nothing to choose in a pool of one.
@@ -152,7 +125,7 @@ impl Pool {
         match settings.active {
             ReadPolicy::RoundRobin => {
                 let turn = settings.min_contig_bytes.max(1);
-                turn - self.choosing.bytes_read.load(Relaxed) % turn
+                turn - self.choosing.bytes_read() % turn
             }
             ReadPolicy::Auto => {
                 let segment = self.segment_bytes(chunk);
@@ -185,11 +158,7 @@ impl Pool {
             length: run.length,
             pid: if settings.active == ReadPolicy::Pid { reader::pid() } else { 0 },
             last_mirror: reader::last_mirror(),
-            bytes_read: if is_round_robin {
-                self.choosing.bytes_read.fetch_add(run.length, Relaxed)
-            } else {
-                0
-            },
+            bytes_read: if is_round_robin { self.choosing.count_bytes_read(run.length) } else { 0 },
             is_mixed: settings.active == ReadPolicy::LoadRoundRobin && self.is_mixed(),
         };
         let way = choose_mirror(settings, &facts[..ways], &request);

@@ -1,12 +1,12 @@
 //! Data: read in pieces as large as the stripes allow, straight into the caller's buffer; verified sector
 //! by sector; and only the sectors that are bad are looked for elsewhere.
 
-use super::fetch::FetchPlan;
 use super::plan::{PlannedPiece, ReadPlan};
 use super::way::Piece;
 use crate::chunk::Chunk;
 use crate::locks::Locks;
 use crate::pool::Pool;
+use crate::read_state::FetchPlan;
 use crate::{Attempt, AttemptFailure, DataChecksums, ReadError, Volume};
 use brindle_ondisk::{Checksum, ChecksumType, Logical, to_u64, to_usize};
 
@@ -108,7 +108,7 @@ impl Pool {
             self.prefetch_piece(chunk, offset, &piece, is_long, &mut plan);
             done += piece.run.length;
         }
-        plan.submit(self);
+        self.submit(plan);
         done
     }
 

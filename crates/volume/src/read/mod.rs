@@ -1,29 +1,25 @@
 //! Reading. The walk of a read of data:
 //!
 //! 1. [`data`]: a logical range becomes pieces; the policy is asked once for each ([`choice`]).
-//! 2. [`plan`]: pieces that are in memory ([`prefetched`]) need no device; the others become requests, adjacent ones
-//!    of a device one ([`fetch`]), and all devices are asked at once.
+//! 2. [`plan`]: pieces that are in memory need no device; the others become requests, adjacent ones of a device one, and all
+//!    devices are asked at once.
 //! 3. [`data`]: each answer is copied and verified. What is missing or bad is obtained in other ways ([`way`]), and
 //!    repaired ([`repair`]).
 //!
 //! A range that will be read later takes steps 1 and 2, and its answers stay in memory until they are read. Where no policy
 //! looks at the devices, the host fetches instead. Where one does, a long range is fetched past the host's cache, unless the host has
-//! it already: then it stays where it is. What the devices have to do is in [`load`], which the policies ask.
+//! it already: then it stays where it is. What is fetched, and what the devices have
+//! to do, is in [`read_state`](crate::read_state).
 
 mod choice;
 mod data;
-mod fetch;
-mod load;
 mod plan;
-pub(crate) mod prefetched;
 mod reader;
 mod repair;
 mod row;
 mod settings;
 mod way;
 
-pub(crate) use choice::Choosing;
-pub(crate) use load::Load;
 pub use reader::read_for;
 pub use row::ParityRow;
 

@@ -1,10 +1,10 @@
 //! The plan of a read of data: the ranges that it needs of each device. All devices are asked at once; the answers are used in order. Where the
 //! host caches a device, it is the host that is asked, and the answer is read from its memory without a copy of ours.
 
-use super::fetch::{FetchPlan, Part};
 use super::way::{Begun, Piece};
 use crate::chunk::Chunk;
 use crate::pool::Pool;
+use crate::read_state::{FetchPlan, Part};
 use crate::{Attempt, ReadError};
 use brindle_ondisk::{Logical, to_u64, to_usize};
 
@@ -49,9 +49,16 @@ impl<'p> ReadPlan<'p> {
         if pieces.len() > 1 {
             let mut plan = FetchPlan::default();
             pieces.iter_mut().for_each(|piece| piece.request(pool, &mut plan));
-            plan.submit(pool);
+            pool.submit(plan);
         }
         Ok(Self { pieces })
+    }
+}
+
+impl Pool {
+    /// Submits fetches to the devices that are there.
+    pub(super) fn submit(&self, plan: FetchPlan) {
+        plan.submit(|device| self.devices[device].device.as_deref());
     }
 }
 

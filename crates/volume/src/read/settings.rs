@@ -1,6 +1,6 @@
 //! Settings of the choice of mirrors and of its statistics: of a pool while it is open, by name.
 
-use super::load::Clock;
+use crate::read_state::Clock;
 use crate::{ReadStatistics, Volume};
 use brindle_ondisk::DevId;
 use brindle_policy::read::{Knob, ReadSettings, RoundedUp, SettingError, SettingFacts};

@@ -1,13 +1,11 @@
 //! Ways to obtain a run: going one of them.
 
-use super::fetch::FetchPlan;
-use super::load::{Answered, Load};
-use super::prefetched::Found;
 use crate::chunk::{Chunk, ChunkStripe};
 use crate::device::{PoolDevice, count};
 use crate::layout::{Run, Way};
 use crate::parity::{Recovery, add_multiple};
 use crate::pool::Pool;
+use crate::read_state::{Answered, FetchPlan, Found, Load};
 use crate::{Attempt, AttemptFailure};
 use brindle_device::{Device, DeviceError};
 use brindle_ondisk::{Physical, to_u64, to_usize};
@@ -185,7 +183,7 @@ impl Pool {
             is_there.then(|| plan.add(place.device, physical, length))
         };
         let parts: Vec<_> = chunk.layout.sources(run, recovery).map(part).collect();
-        plan.submit(self);
+        self.submit(plan);
         let mut source = vec![0; buffer.len()];
         buffer.fill(0);
         for ((stripe, factor), part) in chunk.layout.sources(run, recovery).zip(parts) {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ReadStatistics;
-use crate::read::prefetched::BYTES_MAX;
+use crate::read_state::BYTES_MAX;
 use crate::tests::support::{SHAPES, START, TestPool, rng};
 use brindle_ondisk::Profile;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,18 +1,17 @@
 //! Requests to devices whose answers may be shared by several readers, and may come before they are read.
 
-use crate::pool::Pool;
-use brindle_device::{Buffer, PendingRead, ReadRequest};
+use brindle_device::{Buffer, Device, PendingRead, ReadRequest};
 use brindle_ondisk::to_usize;
 use brindle_sync::{Mutex, Rank};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Longest request, in bytes.
-pub(super) const FETCH_BYTES_MAX: u64 = 1 << 20;
+pub(crate) const FETCH_BYTES_MAX: u64 = 1 << 20;
 
 /// A read of a device, from its planning to its answer.
 #[derive(Debug)]
-pub(super) struct Fetch(Mutex<State>);
+pub(crate) struct Fetch(Mutex<State>);
 
 #[derive(Debug)]
 enum State {
@@ -26,15 +25,15 @@ enum State {
 
 /// Part of a fetch's answer.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
-    pub(super) fetch: Arc<Fetch>,
+pub(crate) struct Part {
+    pub(crate) fetch: Arc<Fetch>,
     /// First byte within the answer.
-    pub(super) at: usize,
+    pub(crate) at: usize,
 }
 
 /// Fetches that are planned: adjacent ranges of a device become one request.
 #[derive(Debug, Default)]
-pub(super) struct FetchPlan {
+pub(crate) struct FetchPlan {
     devices: BTreeMap<usize, Vec<Planned>>,
 }
 
@@ -53,14 +52,14 @@ impl Fetch {
 
     /// Answers as a device would.
     #[cfg(test)]
-    pub(super) fn answer(&self, bytes: &[u8]) {
+    pub(crate) fn answer(&self, bytes: &[u8]) {
         let mut buffer = Buffer::new(bytes.len());
         buffer.copy_from_slice(bytes);
         *self.0.lock() = State::Answered(buffer);
     }
 
     /// Returns true if a reader would not wait.
-    pub(super) fn is_answered(&self) -> bool {
+    pub(crate) fn is_answered(&self) -> bool {
         // The thread that holds the lock takes the answer.
         let Some(state) = self.0.try_lock() else { return false };
         match &*state {
@@ -74,7 +73,7 @@ impl Fetch {
 impl Part {
     /// Waits for the answer and copies a part of it. Fails if there is no answer to be had here: the request has failed,
     /// or is not yet submitted.
-    pub(super) fn copy_to(&self, buffer: &mut [u8]) -> Result<(), ()> {
+    pub(crate) fn copy_to(&self, buffer: &mut [u8]) -> Result<(), ()> {
         let waiter = match &*self.fetch.0.lock() {
             State::UnderWay(pending) => pending.waiter(),
             _ => None,
@@ -101,12 +100,12 @@ impl Part {
 impl FetchPlan {
     /// Adds a range of a device; where its answer will be. Ranges that follow each other become one request, up to
     /// [`FETCH_BYTES_MAX`].
-    pub(super) fn add(&mut self, device: usize, offset: u64, length: u64) -> Part {
+    pub(crate) fn add(&mut self, device: usize, offset: u64, length: u64) -> Part {
         self.push(device, offset, length, false)
     }
 
     /// Adds a range that is to be read past the host's cache.
-    pub(super) fn add_bypassing(&mut self, device: usize, offset: u64, length: u64) -> Part {
+    pub(crate) fn add_bypassing(&mut self, device: usize, offset: u64, length: u64) -> Part {
         self.push(device, offset, length, true)
     }
 
@@ -127,15 +126,15 @@ impl FetchPlan {
         Part { fetch, at: 0 }
     }
 
-    /// Submits everything; the devices work side by side from then on.
-    pub(super) fn submit(self, pool: &Pool) {
+    /// Submits everything to the devices that an index stands for; they work side by side from then on.
+    pub(crate) fn submit<'d>(self, device_of: impl Fn(usize) -> Option<&'d dyn Device>) {
         for (device, planned) in self.devices {
             let request = |one: &Planned| ReadRequest {
                 bypasses_cache: one.bypasses_cache,
                 ..ReadRequest::new(one.offset, to_usize(one.length))
             };
             let requests: Vec<ReadRequest> = planned.iter().map(request).collect();
-            let pending = pool.devices[device].device.as_ref().map(|device| device.submit_reads(&requests));
+            let pending = device_of(device).map(|device| device.submit_reads(&requests));
             let pending = pending.into_iter().flatten();
             for (planned, pending) in planned.iter().zip(pending) {
                 *planned.fetch.0.lock() = State::UnderWay(pending);
@@ -145,13 +144,13 @@ impl FetchPlan {
 
     /// Bytes that are planned.
     #[cfg(test)]
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.devices.values().flatten().map(|planned| planned.length).sum()
     }
 }
 
 /// The ranges of at most [`FETCH_BYTES_MAX`] that a range is fetched in: where each begins, and its length.
-pub(super) fn slices(length: u64) -> impl Iterator<Item = (u64, u64)> {
+pub(crate) fn slices(length: u64) -> impl Iterator<Item = (u64, u64)> {
     let starts = (0..length).step_by(to_usize(FETCH_BYTES_MAX));
     starts.map(move |start| (start, FETCH_BYTES_MAX.min(length - start)))
 }

@@ -97,7 +97,7 @@ impl Ranked for Backlog {
 
 impl Load {
     /// Facts for a policy about a request that begins at an offset of the device.
-    pub(super) fn facts(&self, device: Option<&dyn Device>, offset: u64, now: u64) -> MirrorLoad {
+    pub(crate) fn facts(&self, device: Option<&dyn Device>, offset: u64, now: u64) -> MirrorLoad {
         MirrorLoad {
             in_flight: self.in_flight.load(Relaxed),
             expected: self.expected.load(Relaxed),
@@ -114,7 +114,7 @@ impl Load {
 
     /// Lower bound on the requests of other processes that wait for the device: those that the host counts and that can't
     /// be ours. The host is asked at most once in a millisecond.
-    pub(super) fn foreign(&self, device: &dyn Device, now: u64) -> u32 {
+    pub(crate) fn foreign(&self, device: &dyn Device, now: u64) -> u32 {
         if now >= self.host_due_ns.load(Relaxed) {
             self.host_due_ns.store(now.saturating_add(HOST_LOOK_NS), Relaxed);
             self.host_in_flight.store(device.host_in_flight().unwrap_or(0), Relaxed);
@@ -128,7 +128,7 @@ impl Load {
     }
 
     /// A request goes to the device, or will; returns whether it begins where the last one ended.
-    pub(super) fn request(&self, offset: u64, length: u64) -> bool {
+    pub(crate) fn request(&self, offset: u64, length: u64) -> bool {
         let is_local = self.end.swap(offset.saturating_add(length), Relaxed) == offset;
         self.requests.fetch_add(1, Relaxed);
         self.local_requests.fetch_add(is_local.into(), Relaxed);
@@ -136,12 +136,12 @@ impl Load {
     }
 
     /// A read begins; returns how many there are now.
-    pub(super) fn begin(&self) -> u32 {
+    pub(crate) fn begin(&self) -> u32 {
         self.in_flight.fetch_add(1, Relaxed).saturating_add(1)
     }
 
     /// A read has ended.
-    pub(super) fn end(&self, answered: &Answered) {
+    pub(crate) fn end(&self, answered: &Answered) {
         self.in_flight.fetch_sub(1, Relaxed);
         self.reads.fetch_add(1, Relaxed);
         self.bytes.fetch_add(answered.bytes, Relaxed);
@@ -154,7 +154,7 @@ impl Load {
     }
 
     /// A range is fetched from the device in advance, which is expected to take `cost_ns`.
-    pub(super) fn expect(&self, bytes: u64, cost_ns: u64, now: u64) {
+    pub(crate) fn expect(&self, bytes: u64, cost_ns: u64, now: u64) {
         self.expected.fetch_add(1, Relaxed);
         self.expected_bytes.fetch_add(bytes, Relaxed);
         let due_ns = self.busy_until_ns.load(Relaxed).max(now).saturating_add(cost_ns);
@@ -162,7 +162,7 @@ impl Load {
     }
 
     /// Watches a fetch, to learn how fast the device is.
-    pub(super) fn watch(&self, fetch: &Arc<Fetch>, bytes: u64, now: u64) {
+    pub(crate) fn watch(&self, fetch: &Arc<Fetch>, bytes: u64, now: u64) {
         let mut backlog = self.backlog();
         if backlog.fetches.is_empty() {
             (backlog.since_ns, backlog.fetched) = (now, 0);
@@ -175,7 +175,7 @@ impl Load {
 
     /// Sees how far the device has come with what is fetched from it, and how fast it was; `usual` is the speed of an
     /// unknown device, in bytes a second.
-    pub(super) fn look(&self, usual: u64, now: u64) {
+    pub(crate) fn look(&self, usual: u64, now: u64) {
         let mut backlog = self.backlog();
         if backlog.fetches.is_empty() {
             return;
@@ -206,12 +206,12 @@ impl Load {
     }
 
     /// Part of what it was told to expect has been read, or is not waited for any more.
-    pub(super) fn take_expected(&self, bytes: u64, is_all: bool) {
+    pub(crate) fn take_expected(&self, bytes: u64, is_all: bool) {
         self.expected_bytes.fetch_sub(bytes, Relaxed);
         self.expected.fetch_sub(is_all.into(), Relaxed);
     }
 
-    pub(super) fn statistics(&self) -> ReadStatistics {
+    pub(crate) fn statistics(&self) -> ReadStatistics {
         ReadStatistics {
             in_flight: self.in_flight.load(Relaxed),
             expected: self.expected.load(Relaxed),
@@ -243,15 +243,15 @@ impl Backlog {
 }
 
 /// A read that has ended.
-pub(super) struct Answered {
-    pub(super) start_ns: u64,
-    pub(super) end_ns: u64,
-    pub(super) bytes: u64,
+pub(crate) struct Answered {
+    pub(crate) start_ns: u64,
+    pub(crate) end_ns: u64,
+    pub(crate) bytes: u64,
     /// Reads of the device under way when it began.
-    pub(super) among: u32,
-    pub(super) is_rotating: bool,
+    pub(crate) among: u32,
+    pub(crate) is_rotating: bool,
     /// Nothing had announced it, and it went somewhere else than the one before.
-    pub(super) has_moved: bool,
+    pub(crate) has_moved: bool,
 }
 
 /// Moves an average towards a value; the first one is taken as it is.

@@ -45,51 +45,51 @@ struct Range {
 
 /// A slice of a range, in one fetch.
 #[derive(Clone, Debug)]
-pub(super) struct Slice {
+pub(crate) struct Slice {
     /// Bytes from the start of the range to the end of the slice.
-    pub(super) end: u64,
+    pub(crate) end: u64,
     /// Bytes that have not been read yet.
-    pub(super) left: u64,
+    pub(crate) left: u64,
     /// The answer; none once all of it has been read.
-    pub(super) part: Option<Part>,
+    pub(crate) part: Option<Part>,
 }
 
 /// The range that holds an address.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
-    pub(super) way: usize,
+pub(crate) struct Found {
+    pub(crate) way: usize,
     /// End of the range, or of the slice whose answer is here.
-    pub(super) end: u64,
+    pub(crate) end: u64,
     /// True if part of the range has not been read yet.
-    pub(super) is_awaited: bool,
+    pub(crate) is_awaited: bool,
     /// The answer from the address on.
-    pub(super) part: Option<Part>,
+    pub(crate) part: Option<Part>,
 }
 
 /// A range to be remembered.
-pub(super) struct NewRange {
-    pub(super) start: u64,
-    pub(super) length: u64,
-    pub(super) way: usize,
-    pub(super) load: Option<Arc<Load>>,
-    pub(super) slices: Vec<Slice>,
+pub(crate) struct NewRange {
+    pub(crate) start: u64,
+    pub(crate) length: u64,
+    pub(crate) way: usize,
+    pub(crate) load: Option<Arc<Load>>,
+    pub(crate) slices: Vec<Slice>,
 }
 
 impl Prefetched {
     /// Gives up ranges that are too old; costs nothing where there are none.
-    pub(super) fn expire(&mut self, clock: &Clock) {
+    pub(crate) fn expire(&mut self, clock: &Clock) {
         if !self.order.is_empty() {
             self.forget_old(clock.now());
         }
     }
 
     /// Bytes that may be fetched without passing the bound.
-    pub(super) fn room(&self) -> u64 {
+    pub(crate) fn room(&self) -> u64 {
         BYTES_MAX.saturating_sub(self.bytes)
     }
 
     /// The range that holds an address.
-    pub(super) fn find(&self, logical: u64) -> Option<Found> {
+    pub(crate) fn find(&self, logical: u64) -> Option<Found> {
         let (start, range) = self.ranges.range(..=logical).next_back()?;
         if logical >= range.end {
             return None;
@@ -107,12 +107,12 @@ impl Prefetched {
     }
 
     /// Start of the next range, at or after an address.
-    pub(super) fn next(&self, logical: u64) -> Option<u64> {
+    pub(crate) fn next(&self, logical: u64) -> Option<u64> {
         self.ranges.range(logical..).next().map(|(start, _)| *start)
     }
 
     /// Remembers a range that is fetched. What was remembered of it before is forgotten.
-    pub(super) fn add(&mut self, new: NewRange, now: u64) {
+    pub(crate) fn add(&mut self, new: NewRange, now: u64) {
         self.forget_old(now);
         self.forget(new.start, new.length);
         self.made += 1;
@@ -124,7 +124,7 @@ impl Prefetched {
     }
 
     /// Notes that part of a range has been read; a slice of which nothing is left gives back its memory.
-    pub(super) fn take(&mut self, logical: u64, length: u64) {
+    pub(crate) fn take(&mut self, logical: u64, length: u64) {
         let Some((start, range)) = self.ranges.range_mut(..=logical).next_back() else { return };
         if logical >= range.end {
             return;
