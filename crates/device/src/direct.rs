@@ -4,6 +4,7 @@
 //! and everything would reach the device at the next flush only, instead of while more is being prepared. Reading goes
 //! through the page cache as ever; the host throws out of it what a direct write replaces.
 
+use crate::buffer::Buffer;
 use crate::pieces::write_all_vectored;
 use rustix::fs::{OFlags, fstat};
 use rustix::io::Errno;
@@ -12,8 +13,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Alignment of offsets, lengths and addresses in memory that suffices for all devices, in bytes. Memory aligned to it is
 /// not copied on its way around the page cache.
@@ -25,23 +26,13 @@ const BYTES_MIN: usize = 256 << 10;
 const PIECE_BYTES_MIN: usize = (64 << 10) + 1;
 /// Bytes handed to the device at once.
 const BUFFER_BYTES: usize = 1 << 20;
-/// Number of buffers that are kept for the next write.
-const BUFFERS_KEPT: usize = 4;
 
 /// A block device, or an image, opened once more.
 #[derive(Debug)]
 pub(crate) struct DirectFile {
     file: File,
-    buffers: Mutex<Vec<Buffer>>,
     /// True once the device has asked for more than [`ALIGNMENT`].
     is_refused: AtomicBool,
-}
-
-/// Memory with an aligned part.
-#[derive(Debug)]
-struct Buffer {
-    memory: Vec<u8>,
-    start: usize,
 }
 
 impl DirectFile {
@@ -51,8 +42,7 @@ impl DirectFile {
         let file = OpenOptions::new().write(true).custom_flags(flags).open(path).ok()?;
         // Another device may have got the name meanwhile.
         let is_same = fstat(&file).ok()?.st_rdev == fstat(known).ok()?.st_rdev;
-        let (buffers, is_refused) = (Mutex::default(), AtomicBool::new(false));
-        is_same.then_some(Self { file, buffers, is_refused })
+        is_same.then(|| Self { file, is_refused: AtomicBool::new(false) })
     }
 
     /// Returns true if adjacent pieces are for this file to write.
@@ -91,34 +81,21 @@ impl DirectFile {
     }
 
     fn copy_and_write(&self, offset: u64, pieces: &[&[u8]]) -> io::Result<()> {
-        let mut buffer = self.kept().pop().unwrap_or_else(Buffer::new);
-        let written = self.write_by(&mut buffer, offset, pieces);
-        let mut kept = self.kept();
-        if kept.len() < BUFFERS_KEPT {
-            kept.push(buffer);
-        }
-        written
-    }
-
-    fn write_by(&self, buffer: &mut Buffer, offset: u64, pieces: &[&[u8]]) -> io::Result<()> {
+        let mut buffer = Buffer::new(BUFFER_BYTES);
         let (mut at, mut filled) = (offset, 0);
         for piece in pieces {
             let mut rest = *piece;
             while !rest.is_empty() {
                 let (now, later) = rest.split_at(rest.len().min(BUFFER_BYTES - filled));
-                buffer.part(BUFFER_BYTES)[filled..filled + now.len()].copy_from_slice(now);
+                buffer[filled..filled + now.len()].copy_from_slice(now);
                 (filled, rest) = (filled + now.len(), later);
                 if filled == BUFFER_BYTES {
-                    self.file.write_all_at(buffer.part(BUFFER_BYTES), at)?;
+                    self.file.write_all_at(&buffer, at)?;
                     (at, filled) = (at + BUFFER_BYTES as u64, 0);
                 }
             }
         }
-        self.file.write_all_at(buffer.part(filled), at)
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Vec<Buffer>> {
-        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.file.write_all_at(&buffer[..filled], at)
     }
 }
 
@@ -149,27 +126,10 @@ impl UncachedReader {
 
     /// Fills a buffer; the range is aligned.
     pub(crate) fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let mut aligned = Buffer::of(buffer.len());
-        self.0.read_exact_at(aligned.part(buffer.len()), offset)?;
-        buffer.copy_from_slice(aligned.part(buffer.len()));
+        let mut aligned = Buffer::new(buffer.len());
+        self.0.read_exact_at(&mut aligned, offset)?;
+        buffer.copy_from_slice(&aligned);
         Ok(())
-    }
-}
-
-impl Buffer {
-    fn new() -> Self {
-        Self::of(BUFFER_BYTES)
-    }
-
-    fn of(length: usize) -> Self {
-        let memory = vec![0; length + ALIGNMENT];
-        let start = memory.as_ptr().align_offset(ALIGNMENT);
-        assert!(start <= ALIGNMENT, "bytes can be aligned to any power of two");
-        Self { memory, start }
-    }
-
-    fn part(&mut self, length: usize) -> &mut [u8] {
-        &mut self.memory[self.start..self.start + length]
     }
 }
 

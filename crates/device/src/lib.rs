@@ -5,8 +5,9 @@
 //! [`Buffer`] of its own, and the [`PendingRead`] hands the buffer to its waiter. What is under way is known exactly. A
 //! device that has no engine (memory, a simulation) answers as it is asked. A single read that is wanted at once has no
 //! use for an engine: [`Device::read_at`] makes it by the calling thread. Where nothing need be known of what is under
-//! way, and the host caches the device, [`Device::prefetch`] has the host fetch into its own memory. Where it
-//! must be known, requests may say that they pass that memory by; what it has is told by [`Device::cached_bytes`].
+//! way, and the host caches the device, [`Device::prefetch`] has the host fetch into its own memory. A long run is
+//! better fetched past that memory, by requests that say so, unless it is there already ([`Device::cached_bytes`]); their buffers lie on huge pages, or
+//! the device would get them in too many pieces.
 //!
 //! The walk of a write: devices add their parts of it to a [`Batch`], which the engine makes all at once while the caller
 //! waits; likewise flushes. One write to one device is made by the calling thread.
@@ -22,6 +23,7 @@ mod engine;
 mod error;
 mod file;
 pub mod host;
+mod huge_page;
 mod loop_device;
 mod memory;
 mod meter;

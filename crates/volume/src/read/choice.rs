@@ -222,13 +222,13 @@ impl Pool {
             way = before;
         }
         let Some((device, physical)) = self.direct_place(chunk, run, way) else { return };
-        // Where no policy looks at the devices, the host's memory is as good as ours, and spares a copy.
-        if !is_fickle && self.prefetch_by_host(device, physical, run.length) {
-            return;
-        }
         let there = self.devices[device].device.as_ref().filter(|_| is_long);
         let cached = there.and_then(|device| device.cached_bytes(physical, run.length));
         let bypasses_cache = cached.is_some_and(|bytes| bytes <= run.length / CACHED_SHARE_MAX);
+        // Where no policy looks at the devices, the host's memory is as good as ours, and spares a copy.
+        if !is_fickle && !bypasses_cache && self.prefetch_by_host(device, physical, run.length) {
+            return;
+        }
         let now = self.choosing.clock.now();
         if cached.is_some_and(|bytes| bytes >= run.length) {
             // Nothing is to be fetched; the mirror whose cache has it is remembered.

@@ -6,9 +6,9 @@
 //! 3. [`data`]: each answer is copied and verified. What is missing or bad is obtained in other ways ([`way`]), and
 //!    repaired ([`repair`]).
 //!
-//! A range that will be read later takes steps 1 and 2, and its answers stay in memory until they are read. Where no policy
-//! looks at the devices, the host fetches instead. Where one does, a long range is fetched past the host's cache, unless the host has
-//! it already: then it stays where it is. What is fetched, and what the devices have
+//! A range that will be read later takes steps 1 and 2, and its answers stay in memory until they are read. A long one is fetched
+//! past the host's cache, unless the host has it already: then it stays where it is. A short one is left to the host if no policy looks
+//! at the devices. What is fetched, and what the devices have
 //! to do, is in [`read_state`](crate::read_state).
 
 mod choice;
