@@ -7,6 +7,7 @@ use crate::read_state::Load;
 use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
 use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{DevId, Generation, Superblock, Uuid};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -58,6 +59,9 @@ pub(crate) struct PoolDevice {
     /// True if the pool has a log, and the superblock of this device does not point to it: blocks of the log may be missing
     /// there.
     pub(crate) lacks_log: Arc<AtomicBool>,
+    /// Fingerprint of the log that its superblock names, as it failed to take the one of the commit that ended that log; until
+    /// its item has it.
+    pub(crate) missed_end_of: Option<NonZeroU64>,
     /// While another device is to take its place: where this one was written since, or should have been.
     pub(crate) written_since: Option<Arc<LostWrites>>,
     /// The device whose place it has taken, until that loses its superblocks.
@@ -227,6 +231,7 @@ impl PoolDevice {
             has_doubtful_copies: Arc::default(),
             written_devid: None,
             lacks_log: Arc::default(),
+            missed_end_of: None,
             written_since: None,
             predecessor: None,
         }

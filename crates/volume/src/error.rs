@@ -106,6 +106,24 @@ pub enum VolumeError {
         /// Its generation.
         other_generation: Generation,
     },
+    /// A device was written without another one, by fsyncs alone.
+    #[error(
+        "{device} (devid {devid}) was written without {other} (devid {other_devid}) after generation {generation}: it has a log, of \
+         files that were fsynced, which the other one lacks; mount the pool without {other}, with -o degraded, and have \
+         that rejoin (`brindle device rejoin`)"
+    )]
+    MissedLog {
+        /// The device with the log.
+        device: String,
+        /// Its id in the pool.
+        devid: DevId,
+        /// Generation of both.
+        generation: Generation,
+        /// The device that lacks it.
+        other: String,
+        /// Its id in the pool.
+        other_devid: DevId,
+    },
     /// Another system holds the pool.
     #[error(
         "{holder}, holds the pool, by its lease on {device}: unmount it there, or mount it read-only here; if that host is \

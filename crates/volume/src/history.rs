@@ -14,12 +14,14 @@
 //!    root, was written apart. One that holds it was taken in again by a system that does not know the mark, and is stale until it
 //!    is replaced: nothing tells that it has everything. A device with an older superblock has marks of its own ([`marks`]): one
 //!    of a device that has come to it and that the pool knows nothing of is a mark of another history.
+//! 5. *Logs* ([`logs`]). The log that the superblocks of the newest commit name lies on all devices that have it.
 //!
 //! None of them takes a legal state for two histories. A crash leaves superblocks of different ages, which have recorded the same
 //! roots for the same generations; a device that slept is an ancestor; a lost write of a tree block leaves an older one, which
 //! has another generation. Not found: halves of one generation that agree in all of these blocks, and rebuilt blocks of parity, which
 //! only superblocks tell.
 
+pub(crate) mod logs;
 mod marks;
 
 use crate::pool::Pool;
@@ -114,7 +116,7 @@ impl Volume {
     /// is stale. One that the pool is written without is compared before it is let go of.
     ///
     /// # Errors
-    /// [`VolumeError::Apart`].
+    /// [`VolumeError::Apart`], [`VolumeError::MissedLog`].
     pub(crate) fn check_histories(&self) -> Result<(), VolumeError> {
         let superblock = self.superblock();
         if superblock.generation != self.opened {
@@ -124,6 +126,7 @@ impl Volume {
         let pool = self.snapshot().with_left_out();
         self.change(Pool::forget_left_out);
         self.check_tree(&pool, root)?;
+        self.check_logs(&pool)?;
         // Older roots: what the others still have there is of that history.
         for (index, device) in pool.devices.iter().enumerate().filter(|(_, device)| !device.is_seed) {
             let Some(older) = device.superblock.as_ref().filter(|it| it.generation < superblock.generation)
@@ -154,17 +157,35 @@ impl Volume {
 
     /// Returns true if a missing device, which is given with its superblock, has roots or marks of another history than this pool.
     pub fn contradicts(&self, devid: DevId, device: &Arc<dyn Device>, superblock: &Superblock) -> bool {
-        let Superblock { generation, chunk_root, chunk_root_generation, chunk_root_level, .. } = superblock;
-        let mut pool = Pool::clone(&self.snapshot());
-        let Some(member) = pool.device_mut(devid) else { return false };
-        (member.device, member.generation) = (Some(Arc::clone(device)), Some(*generation));
-        let uuid = member.uuid;
-        let index = pool.devices.iter().position(|member| member.uuid == uuid && member.devid == devid);
+        let Superblock { chunk_root, chunk_root_generation, chunk_root_level, .. } = superblock;
+        let Some((pool, index)) = self.with_missing(devid, device, superblock) else { return false };
         let chunk_root = NodeExpectation::root(*chunk_root, *chunk_root_generation, *chunk_root_level);
         let roots = [root_of(superblock), chunk_root];
         contradiction(&self.superblock(), superblock).is_some()
             || roots.iter().any(|root| self.compare_copies(&pool, root).is_err())
-            || index.is_some_and(|index| self.written_after_mark(&pool, index, superblock).is_some())
+            || self.written_after_mark(&pool, index, superblock).is_some()
+    }
+
+    /// Returns true if a missing device, which is given with its superblock, names a log that the pool's devices do not hold: it may have
+    /// what was fsynced on that device alone.
+    pub fn lacks_log_of(&self, devid: DevId, device: &Arc<dyn Device>, superblock: &Superblock) -> bool {
+        let with_missing = self.with_missing(devid, device, superblock);
+        with_missing.is_some_and(|(pool, index)| self.has_own_log(&pool, index, superblock))
+    }
+
+    /// The pool with a missing device, and the index of that.
+    fn with_missing(
+        &self,
+        devid: DevId,
+        device: &Arc<dyn Device>,
+        superblock: &Superblock,
+    ) -> Option<(Pool, usize)> {
+        let mut pool = Pool::clone(&self.snapshot());
+        let member = pool.device_mut(devid)?;
+        (member.device, member.generation) = (Some(Arc::clone(device)), Some(superblock.generation));
+        let uuid = member.uuid;
+        let index = pool.devices.iter().position(|member| member.uuid == uuid && member.devid == devid)?;
+        Some((pool, index))
     }
 
     /// Compares copies of the first blocks of a tree: on the way to its first leaf, and those that were written with their parents.

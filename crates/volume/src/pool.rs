@@ -12,8 +12,8 @@ use crate::{MissingDevice, NotWritable, UnreadableChunk, UnusedDevice, UnusedRea
 use brindle_device::{Device, WritableDevice};
 use brindle_ondisk::item::{self, DevItem, SuperblockAge};
 use brindle_ondisk::{
-    Defect, DevId, Generation, Holders, LEASE_BYTES, LEASE_OFFSET, LeaseDevice, Logical, SUPERBLOCK_OFFSETS,
-    Uuid, to_u64,
+    Defect, DevId, Generation, Holders, LEASE_BYTES, LEASE_OFFSET, LeaseDevice, Logical, NodeExpectation,
+    SUPERBLOCK_OFFSETS, Uuid, to_u64,
 };
 use std::sync::Arc;
 
@@ -30,6 +30,8 @@ pub(crate) struct Pool {
     pub(crate) choosing: Choosing,
     /// Number of times that a device began to take the place of another, or took it.
     pub(crate) replacements: u64,
+    /// Root of the log that superblocks on the devices name, while the superblock of a later commit is not written yet.
+    pub(crate) ended_log: Option<NodeExpectation>,
     /// Devices that held a superblock as new as the pool's when it was opened.
     holders: Holders,
     /// Given, of other pools, and not (yet) found to be a seed.

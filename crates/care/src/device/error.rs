@@ -100,6 +100,19 @@ pub enum DeviceCareError {
         /// Generation of the pool.
         expected: Generation,
     },
+    /// A device has a log that the pool does not hold.
+    #[error(
+        "{device} names a log, of files that were fsynced after generation {generation}, which {other} does not hold (any more): it may \
+         have what the pool lacks; mount it alone, with -o degraded, and look; device replace -f gives that up, and takes it in"
+    )]
+    OwnLog {
+        /// The device.
+        device: String,
+        /// Generation of its superblock.
+        generation: Generation,
+        /// A device of the pool.
+        other: String,
+    },
     /// Contents that have no checksums can be read nowhere: on another device, nothing would tell that they are lost.
     #[error(
         "{sectors} sectors without checksums can be read nowhere, the first of them: {first}; restore or delete what they \

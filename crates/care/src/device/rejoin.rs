@@ -48,6 +48,17 @@ fn is_apart(
         || pool.volume().contradicts(missing.devid, &device, found)
 }
 
+/// Returns true if a missing device has a log that is not known to be one of the pool's.
+fn has_own_log(
+    found: &Superblock,
+    pool: &Pool,
+    missing: &DeviceStatus,
+    device: &Arc<dyn WritableDevice>,
+) -> bool {
+    let device = Arc::<dyn WritableDevice>::clone(device) as Arc<dyn Device>;
+    pool.volume().lacks_log_of(missing.devid, &device, found)
+}
+
 /// The missing device that a device is, by its superblock or by its mark.
 fn find(pool: &Pool, device: &Arc<dyn WritableDevice>) -> Result<DeviceStatus, DeviceCareError> {
     let (offset, expected) = (SUPERBLOCK_OFFSETS[0], pool.superblock());
@@ -60,6 +71,12 @@ fn find(pool: &Pool, device: &Arc<dyn WritableDevice>) -> Result<DeviceStatus, D
             Some(found) if is_apart(found, pool, &missing, device) => {
                 let (device, generation) = (device.name().to_owned(), found.generation);
                 return Err(DeviceCareError::Apart { device, generation, expected: expected.generation });
+            }
+            Some(found) if has_own_log(found, pool, &missing, device) => {
+                let devices = pool.volume().devices();
+                let other = devices.into_iter().find(|it| !it.missing && !it.is_seed).map(|it| it.name);
+                let (device, generation) = (device.name().to_owned(), found.generation);
+                return Err(DeviceCareError::OwnLog { device, generation, other: other.unwrap_or_default() });
             }
             Some(_) => return Ok(missing),
             None if has_mark(pool, &missing, device.as_ref())? => return Ok(missing),

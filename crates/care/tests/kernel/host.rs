@@ -135,13 +135,25 @@ impl LoopPool {
     }
 
     pub(crate) fn mount(&mut self, options: &str) {
+        run(&mut self.mount_command(options));
+        self.is_mounted = true;
+    }
+
+    /// The same; false if the kernel refuses.
+    pub(crate) fn try_mount(&mut self, options: &str) -> bool {
+        let mounted = self.mount_command(options).output().expect("mount is there");
+        self.is_mounted = mounted.status.success();
+        self.is_mounted
+    }
+
+    fn mount_command(&self, options: &str) -> Command {
         let mut all = options.to_owned();
         for device in &self.loops {
             all = format!("{all},device={}", device.display());
         }
-        let point = self.mount_point();
-        run(Command::new("mount").args(["-t", "btrfs", "-o", &all]).args([&self.loops[0], &point]));
-        self.is_mounted = true;
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "btrfs", "-o", &all]).args([&self.loops[0], &self.mount_point()]);
+        mount
     }
 
     pub(crate) fn unmount(&mut self) {

@@ -9,6 +9,7 @@ mod host;
 mod receive;
 mod send;
 mod source;
+mod turns;
 
 use crate::support::{MIB, assert_clean, examine};
 use brindle_care::mkfs::{Features, MkfsOptions, NewDevice, PlacementClass, mkfs};

@@ -6,6 +6,7 @@ use brindle_check::{CheckOptions, NoProgress, check};
 use brindle_device::{Device, SparseDevice, WritableDevice};
 use brindle_fs::{Filesystem, NewInode, OpenOptions, WriteOptions};
 use brindle_ondisk::Profile;
+use brindle_sim::FaultyDevice;
 use std::sync::Arc;
 
 fn options(degraded: bool) -> OpenOptions {
@@ -108,4 +109,132 @@ fn a_device_that_was_only_away_rejoins_after_many_degraded_mounts() {
     rejoin(&filesystem, &away, &mut on_and_on).expect("it lacks something, and has nothing of its own");
     let pool = Members { devices, filesystem }.prove("rejoined", &[0, 1]);
     assert!(has(&pool.filesystem, "round 2"));
+}
+
+/// A pool of two devices with something in it.
+fn whole() -> Vec<Arc<SparseDevice>> {
+    let Members { devices, filesystem } = Members::new(2, Profile::Raid1);
+    filesystem.shutdown().expect("works");
+    devices
+}
+
+fn copies(devices: &[Arc<SparseDevice>]) -> Vec<Arc<SparseDevice>> {
+    let copy = |device: &Arc<SparseDevice>| {
+        let copy = SparseDevice::new(device.name(), device.size_bytes(), device.class());
+        for (offset, bytes) in device.written() {
+            copy.write_at(offset, &bytes).expect("in memory");
+        }
+        Arc::new(copy)
+    };
+    devices.iter().map(copy).collect()
+}
+
+fn fsync(filesystem: &Filesystem, name: &str) {
+    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let (_, file) = filesystem.create_open(filesystem.root(), name.as_bytes(), &new).expect("room");
+    filesystem.write(&file, 0, name.as_bytes()).expect("room");
+    filesystem.sync_file(&file).expect("durable");
+}
+
+/// The devices with a log of some files, after a power cut.
+fn with_log(devices: &[Arc<SparseDevice>], name: &str, count: usize) -> Vec<Arc<SparseDevice>> {
+    let devices = copies(devices);
+    let filesystem = open(&devices, false);
+    (0..count).for_each(|number| fsync(&filesystem, &format!("{name} {number}")));
+    assert_ne!(filesystem.pool().superblock().log_root.get(), 0, "nothing but a log");
+    devices
+}
+
+#[test]
+fn halves_with_logs_of_their_own_are_never_put_together() {
+    // Each half is as a driver leaves it that has written it alone, and has made no commit.
+    let before = whole();
+    for (one, other) in [(1, 1), (1, 4), (4, 1)] {
+        let logs = [with_log(&before, "one", one), with_log(&before, "other", other)];
+        for (first, second) in [(0, 1), (1, 0)] {
+            let halves = [Arc::clone(&logs[first][0]), Arc::clone(&logs[second][1])];
+            for degraded in [false, true] {
+                let error = refused(&halves, degraded);
+                assert!(error.contains("written apart"), "{one} {other} {degraded}: {error}");
+                assert!(error.contains("memory0") && error.contains("memory1"), "{error}");
+                let read = Filesystem::open(readable(&halves), &options(degraded)).map(|_| "opened");
+                assert!(read.expect_err("nor read").to_string().contains("written apart"));
+            }
+            // Nor does either rejoin the other.
+            for half in 0..2 {
+                let halves = copies(&halves);
+                let filesystem = open(&halves[half..=half], true);
+                assert!(has(&filesystem, "one 0") != has(&filesystem, "other 0"), "its own log");
+                write(&filesystem, "more");
+                filesystem.sync().expect("commits");
+                let away = Arc::clone(&halves[1 - half]) as Arc<dyn WritableDevice>;
+                let error = rejoin(&filesystem, &away, &mut on_and_on).map(|_| "rejoined");
+                let error = error.expect_err("it has a log of its own").to_string();
+                assert!(error.contains("names a log"), "{error}");
+                assert!(error.contains("memory0") && error.contains("memory1"), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_device_that_lacks_the_log_of_another_is_refused_until_it_rejoins() {
+    let before = whole();
+    for has_log in 0..2 {
+        let logged = with_log(&before, "logged", 3);
+        let mut devices = copies(&before);
+        devices[has_log] = Arc::clone(&logged[has_log]);
+        for degraded in [false, true] {
+            let error = refused(&devices, degraded);
+            let begin = format!("memory{has_log} (devid {}) was written without", has_log + 1);
+            assert!(error.starts_with(&begin), "{error}");
+        }
+        let filesystem = open(&devices[has_log..=has_log], true);
+        let away = Arc::clone(&devices[1 - has_log]) as Arc<dyn WritableDevice>;
+        rejoin(&filesystem, &away, &mut on_and_on).expect("it has nothing of its own");
+        let pool = Members { devices, filesystem }.prove("rejoined", &[0, 1]);
+        assert!(has(&pool.filesystem, "logged 2"));
+    }
+}
+
+#[test]
+fn a_device_that_went_away_in_a_power_cut_rejoins_with_the_log_of_the_pool() {
+    for away in 0..2 {
+        let devices = with_log(&whole(), "logged", 3);
+        for round in 0..4 {
+            let filesystem = open(&devices[1 - away..=1 - away], true);
+            // More than the places of the log.
+            (0..80).for_each(|number| fsync(&filesystem, &format!("round {round} {number}")));
+        }
+        let filesystem = open(&devices[1 - away..=1 - away], true);
+        let device = Arc::clone(&devices[away]) as Arc<dyn WritableDevice>;
+        rejoin(&filesystem, &device, &mut on_and_on).expect("its log is one that the pool had");
+        let pool = Members { devices, filesystem }.prove("rejoined", &[0, 1]);
+        assert!(has(&pool.filesystem, "logged 2") && has(&pool.filesystem, "round 3 79"));
+    }
+}
+
+#[test]
+fn a_device_that_vanishes_while_the_pool_is_in_use_rejoins_with_the_log_of_then() {
+    for away in 0..2 {
+        let devices = whole();
+        let faulty: Vec<Arc<FaultyDevice>> = devices
+            .iter()
+            .map(|device| Arc::new(FaultyDevice::new(Arc::clone(device) as Arc<dyn WritableDevice>)))
+            .collect();
+        let given = faulty.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
+        let filesystem = Filesystem::open_writable(given, &options(false), &WriteOptions::default());
+        let filesystem = filesystem.expect("whole");
+        fsync(&filesystem, "with both");
+        faulty[away].vanish();
+        (0..80).for_each(|number| fsync(&filesystem, &format!("with one {number}")));
+        filesystem.sync().expect("one is enough");
+        drop((filesystem, faulty));
+        let filesystem = open(&devices[1 - away..=1 - away], true);
+        (0..80).for_each(|number| fsync(&filesystem, &format!("later {number}")));
+        let device = Arc::clone(&devices[away]) as Arc<dyn WritableDevice>;
+        rejoin(&filesystem, &device, &mut on_and_on).expect("its log is one that the pool had");
+        let pool = Members { devices, filesystem }.prove("rejoined", &[0, 1]);
+        assert!(has(&pool.filesystem, "with both") && has(&pool.filesystem, "later 79"));
+    }
 }

@@ -4,6 +4,7 @@ use super::prefix;
 use crate::{
     BlockGroupType, Defect, DevId, Generation, Logical, ObjectId, Physical, RootId, Uuid, to_u64, to_usize,
 };
+use std::num::NonZeroU64;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -27,7 +28,7 @@ pub struct DevItem {
     pub device_type: U64,
     /// Expected generation; unused.
     pub generation: Generation,
-    /// Start of allocation; unused.
+    /// Start of allocation; 0 on stock pools. With a mark of absence, the fingerprint of a log is kept here.
     pub start_offset: U64,
     /// Grouping; unused.
     pub dev_group: U32,
@@ -41,6 +42,18 @@ pub struct DevItem {
     pub fsid: Uuid,
 }
 const _: () = assert!(size_of::<DevItem>() == 98 && std::mem::offset_of!(DevItem, device_type) == 36);
+
+impl DevItem {
+    /// Fingerprint of the log that the pool had when it was first written without the device.
+    pub fn log_fingerprint(&self) -> Option<NonZeroU64> {
+        NonZeroU64::new(self.start_offset.get())
+    }
+
+    /// Stores a fingerprint, or that there is none.
+    pub fn set_log_fingerprint(&mut self, fingerprint: Option<NonZeroU64>) {
+        self.start_offset.set(fingerprint.map_or(0, NonZeroU64::get));
+    }
+}
 
 /// The fixed part of a chunk (`btrfs_chunk` up to `stripe`).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

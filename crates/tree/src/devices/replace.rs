@@ -100,9 +100,11 @@ fn enter(editor: &Editor<'_>, devid: DevId, item: &DevReplaceItem) -> Result<(),
     editor.update(&*store.tree(RootId::CHUNK_TREE)?, &key, |data| {
         if let Ok((item, _)) = DevItem::mut_from_prefix(data) {
             item.generation = editor.generation;
+            item.set_log_fingerprint(None);
         }
     })?;
     store.volume().mark_device(devid, editor.generation);
+    store.volume().note_log_of(devid, None);
     remove_statistics(editor, devid)?;
     let key = Key::new(ObjectId::new(0), KeyType::DEV_REPLACE, 0);
     editor.replace(&*store.tree(RootId::DEV_TREE)?, &key, item.as_bytes())

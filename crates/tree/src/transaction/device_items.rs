@@ -11,15 +11,22 @@ use brindle_ondisk::item::{DevItem, SuperblockAgesHeader, SuperblockAgesItem};
 use brindle_ondisk::{DevId, Generation, Key, KeyType, ObjectId, RootId};
 use zerocopy::FromBytes;
 
-/// Says of devices that lack something that they do.
+/// Says of devices that lack something that they do, and which log the superblocks of others name that have missed the end of it.
 pub(super) fn mark_devices(editor: &Editor<'_>) -> Result<(), TreeError> {
     let volume = editor.store.volume();
-    for devid in volume.devices_to_mark() {
-        let key = Key::new(ObjectId::DEV_ITEMS, KeyType::DEV_ITEM, devid.get());
+    for (devid, log) in volume.logs_to_note() {
+        update(editor, devid, |item| item.set_log_fingerprint(Some(log)))?;
+        volume.note_log_of(devid, Some(log));
+    }
+    let devices = volume.devices_to_mark();
+    // The commit has all of that log.
+    let log = if devices.is_empty() { None } else { volume.log_fingerprint() };
+    for devid in devices {
         let mark = volume.mark_for(devid, editor.generation);
-        editor.update(&*editor.store.tree(RootId::CHUNK_TREE)?, &key, |data| {
-            if let Ok((item, _)) = DevItem::mut_from_prefix(data) {
-                item.generation = mark;
+        update(editor, devid, |item| {
+            item.generation = mark;
+            if log.is_some() {
+                item.set_log_fingerprint(log);
             }
         })?;
         // Of a commit in memory it is no news: the device will be as whole as it is.
@@ -30,7 +37,21 @@ pub(super) fn mark_devices(editor: &Editor<'_>) -> Result<(), TreeError> {
             );
         }
         volume.mark_device(devid, mark);
+        if log.is_some() {
+            volume.note_log_of(devid, log);
+        }
     }
+    Ok(())
+}
+
+/// Changes the item of a device in the chunk tree, if it has one.
+fn update(editor: &Editor<'_>, devid: DevId, change: impl Fn(&mut DevItem)) -> Result<(), TreeError> {
+    let key = Key::new(ObjectId::DEV_ITEMS, KeyType::DEV_ITEM, devid.get());
+    editor.update(&*editor.store.tree(RootId::CHUNK_TREE)?, &key, |data| {
+        if let Ok((item, _)) = DevItem::mut_from_prefix(data) {
+            change(item);
+        }
+    })?;
     Ok(())
 }
 

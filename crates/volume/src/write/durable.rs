@@ -230,8 +230,22 @@ impl Volume {
         if !tolerates(&pool, &failed, &behind) {
             return Err(WriteError::Superblocks { failures });
         }
+        self.has_ended_log(&pool, &failed);
         self.set_superblock(template.clone());
         Ok(())
+    }
+
+    /// The superblocks of a commit are written, but for those of devices that failed: these name the log that it ends.
+    fn has_ended_log(&self, pool: &Pool, failed: &[usize]) {
+        let log = if failed.is_empty() { None } else { self.log_fingerprint() };
+        if log.is_some() || pool.ended_log.is_some() {
+            self.change(|pool| {
+                pool.ended_log = None;
+                for index in failed {
+                    pool.devices[*index].missed_end_of = log.or(pool.devices[*index].missed_end_of);
+                }
+            });
+        }
     }
 
     /// Writes the first superblock of every device of a set, and makes it durable: that of the last commit, pointing to
@@ -327,6 +341,7 @@ impl Copies {
             for (copy, offset) in offsets.filter(|(copy, _)| wanted.has(*copy)) {
                 let mut superblock = Box::new(template.clone());
                 superblock.dev_item = item;
+                superblock.dev_item.set_log_fingerprint(None);
                 if one.member.lacks_log.load(Relaxed) {
                     (superblock.log_root, superblock.log_root_level) = (Logical::new(0), 0);
                 }

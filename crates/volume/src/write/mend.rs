@@ -16,18 +16,20 @@
 //!   comes at once, holds what both have changed. For a device that is missing, the mark is
 //!   the first generation without it, with the highest bit set (`ABSENT`): no superblock comes to that. So one that
 //!   was written by itself meanwhile is no newer than its mark, whatever its generation. The mark is as old as the absence;
-//!   a replacement, or a device that rejoins, ends it.
+//!   a replacement, or a device that rejoins, ends it. The fingerprint of the log that the commit ends is stored beside it.
 //! - Opening the pool leaves out a device whose superblock is older than its mark.
 //!
 //! A pool is given up if some chunk can't be read without the devices that are behind.
 
 use crate::chunk::Chunk;
 use crate::device::{ABSENT, PoolDevice, count};
+use crate::history::logs::root_of_log;
 use crate::layout::{STRIP_BYTES, Way};
 use crate::parity::syndromes;
 use crate::pool::Pool;
 use crate::{DeviceSet, Volume, WriteError};
 use brindle_ondisk::{BlockGroupType, DevId, Generation, to_usize};
+use std::num::NonZeroU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A place is written again so often, each time followed by a flush.
@@ -125,8 +127,27 @@ impl Volume {
         });
     }
 
+    /// A device's item has the fingerprint of another log.
+    pub fn note_log_of(&self, devid: DevId, fingerprint: Option<NonZeroU64>) {
+        self.change(|pool| {
+            if let Some(device) = pool.device_mut(devid) {
+                device.item.set_log_fingerprint(fingerprint);
+                device.missed_end_of = None;
+            }
+        });
+    }
+
+    /// Devices with superblocks that name a log which a commit has ended, each with the fingerprint for its item.
+    pub fn logs_to_note(&self) -> Vec<(DevId, NonZeroU64)> {
+        let pool = self.snapshot();
+        pool.devices.iter().filter_map(|device| Some((device.devid, device.missed_end_of?))).collect()
+    }
+
     /// The next superblock follows this one, which is not written.
     pub fn adopt_superblock(&self, superblock: brindle_ondisk::Superblock) {
+        if let Some(log) = root_of_log(&self.superblock()) {
+            self.change(|pool| pool.ended_log = Some(log));
+        }
         self.set_superblock(superblock);
     }
 

@@ -1,0 +1,212 @@
+//! Logs of devices that were written apart by fsyncs alone.
+//!
+//! A driver that writes a part of a pool, makes no commit, and is cut off, leaves superblocks of the generation that all devices
+//! have. Only their logs differ. The pool is *entered* by the superblock of its lowest devid, and the log that this one names is the
+//! only one that is replayed. Of every log, the blocks down from its root are compared, each as the device that names it has it:
+//!
+//! - **The log of the superblock by which the pool is entered lies on every device of that generation**, where it has a place. All
+//!   blocks of a log are durable, on all devices, before a superblock names it, and are not written over until the next commit: a
+//!   mount after a crash enters by the same superblock, and replays that log. So it is of another history if a device has a valid
+//!   block of that transaction with other contents there. One that has an older block there, or none at all, was away: it lacks
+//!   what was fsynced.
+//! - **A log of another device lies on the one by which the pool is entered,** or did. After a crash between the superblocks of a first
+//!   log, a mount enters by one that names none, and may write over the log's blocks, with others of the same transaction, before
+//!   it is cut off too. So these count for nothing. An older block, or none, does not come after a newer one: that device was away.
+//!
+//! A device that names a log may be away for a later one, of which it lacks blocks; if the other device has all of the earlier
+//! one, the log has only gone on there. Otherwise both logs are histories.
+//!
+//! Legal states that prove nothing: superblocks that name different logs, an older one, or none, after a crash between them;
+//! devices that hold no superblock of a log, with all of its blocks; blocks that can't be read, or are torn. Where a log has fewer copies than other
+//! metadata, the other devices lack its blocks: only brindle writes such a log, in a pool of fast and bulk devices, where its
+//! superblocks are of a series, and has absent devices marked by a commit before. So those prove nothing either. Devices with an
+//! older superblock are not looked at: they are stale, or slept and have missed nothing, and their logs were ended by a commit.
+//!
+//! **A missing device** has a superblock that names a log, if it went away between two commits, or in a power cut. The first commit without it
+//! has all of that log, and its places are used again. So this commit stores a fingerprint of the log beside the mark
+//! ([`DevItem::log_fingerprint`](brindle_ondisk::item::DevItem::log_fingerprint)), by which the device is known when it rejoins. With
+//! another log, or none stored, it may have been written by itself.
+
+use super::{BLOCKS, apart_devices};
+use crate::device::PoolDevice;
+use crate::pool::Pool;
+use crate::{Volume, VolumeError};
+use brindle_ondisk::{ChecksumType, Generation, Item, KeyType, Node, NodeExpectation, Superblock};
+use std::collections::VecDeque;
+use std::num::NonZeroU64;
+
+/// Contents of a device where a block of a log has a place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Held {
+    /// No place on this device, or it can't be read.
+    Nowhere,
+    /// Contents that prove nothing.
+    Unknown,
+    /// The block.
+    Same,
+    /// Another block of the same transaction.
+    Other,
+    /// An older block, or zeros.
+    Older,
+}
+
+impl Volume {
+    /// Compares the logs of devices of the newest generation.
+    ///
+    /// # Errors
+    /// [`VolumeError::Apart`], [`VolumeError::MissedLog`].
+    pub(super) fn check_logs(&self, pool: &Pool) -> Result<(), VolumeError> {
+        if self.rescue.backup_roots {
+            return Ok(());
+        }
+        let superblock = self.superblock();
+        let own = &superblock.dev_item;
+        let is_entered = |device: &PoolDevice| device.devid == own.devid && device.uuid == own.uuid;
+        let is_newest = |device: &PoolDevice| device.generation == Some(self.opened) && !device.is_seed;
+        let newest =
+            |index: &usize| is_newest(&pool.devices[*index]) && pool.devices[*index].device.is_some();
+        let Some(entered) = pool.devices.iter().position(is_entered).filter(newest) else { return Ok(()) };
+        let log = self.log_of(pool, entered);
+        for index in (0..pool.devices.len()).filter(|index| *index != entered).filter(newest) {
+            let other = self.log_of(pool, index);
+            let held = self.held(pool, index, &log);
+            if held.contains(&Held::Other) {
+                return Err(apart_devices(pool, entered, index));
+            }
+            let kept = self.held(pool, entered, &other);
+            let (is_behind, has_missed) = (held.contains(&Held::Older), kept.contains(&Held::Older));
+            // Without a place for it, nothing tells that the other log is an earlier one.
+            let is_known = other.is_empty() || kept.contains(&Held::Same);
+            if is_behind && (lacks_any(&kept) || !is_known) || has_missed && lacks_any(&held) {
+                return Err(apart_devices(pool, entered, index));
+            }
+            if has_missed {
+                return Err(missed_log(pool, index, entered));
+            }
+            if is_behind && superblock.series().is_none() {
+                return Err(missed_log(pool, entered, index));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true if a device, which is in its place in the pool, names a log that no other device of the pool has, and that the pool
+    /// had not when it was first written without the device.
+    pub(super) fn has_own_log(&self, pool: &Pool, index: usize, superblock: &Superblock) -> bool {
+        let Some(root) = root_of_log(superblock) else { return false };
+        if pool.chunks.find(root.bytenr).is_none() {
+            // Its chunk is gone: nothing tells which log that was.
+            return true;
+        }
+        let blocks = self.blocks_of(pool, &[index], root);
+        let others: Vec<usize> = present(pool).filter(|other| *other != index).collect();
+        let is_held = |node: &Node| {
+            others.iter().any(|other| self.held(pool, *other, std::slice::from_ref(node)) == [Held::Same])
+        };
+        let is_known = fingerprint(&blocks) == pool.devices[index].item.log_fingerprint();
+        !is_known && !blocks.iter().all(is_held)
+    }
+
+    /// Fingerprint of the log that the last superblock on the devices names; `None` if it names none, or no block of it can be read.
+    pub fn log_fingerprint(&self) -> Option<NonZeroU64> {
+        let pool = self.snapshot();
+        let devices: Vec<usize> =
+            present(&pool).filter(|index| pool.devices[*index].lost_writes.is_empty()).collect();
+        let root = root_of_log(&self.superblock()).or(pool.ended_log)?;
+        fingerprint(&self.blocks_of(&pool, &devices, root))
+    }
+
+    /// First blocks of the log that the superblock of a device names, as it has them; those without a place there, as others do.
+    fn log_of(&self, pool: &Pool, index: usize) -> Vec<Node> {
+        let root = pool.devices[index].superblock.as_deref().and_then(root_of_log);
+        let others = present(pool).filter(|other| *other != index);
+        let devices: Vec<usize> = std::iter::once(index).chain(others).collect();
+        root.map_or_else(Vec::new, |root| self.blocks_of(pool, &devices, root))
+    }
+
+    /// First blocks of a log, down from its root, as far as the first of some devices that has a place for each of them has it.
+    fn blocks_of(&self, pool: &Pool, devices: &[usize], root: NodeExpectation) -> Vec<Node> {
+        let (mut next, mut blocks) = (VecDeque::from([root]), Vec::new());
+        while let Some(expected) = next.pop_front().filter(|_| blocks.len() < BLOCKS) {
+            let nodesize = self.tree_context().nodesize;
+            let copies = devices.iter().map(|device| pool.copies_on(*device, expected.bytenr, nodesize));
+            let check = |bytes| Node::check(bytes, self.tree_context(), &expected).ok();
+            let first = copies.into_iter().find(|copies| !copies.is_empty()).unwrap_or_default();
+            let Some(node) = first.into_iter().find_map(check) else { continue };
+            next.extend(node.key_ptrs().iter().map(|child| NodeExpectation::child(child, node.level())));
+            let items = (0..node.items().len()).filter_map(|slot| node.item(slot));
+            let roots = items.filter(|(key, _)| key.item_type == KeyType::ROOT_ITEM);
+            next.extend(roots.filter_map(|(key, data)| match Item::parse(&key, data) {
+                Ok(Item::Root(item)) if Some(item.generation) == root.generation => {
+                    Some(NodeExpectation::root(item.bytenr, item.generation, item.level))
+                }
+                _ => None,
+            }));
+            blocks.push(node);
+        }
+        blocks
+    }
+
+    /// Contents of a device in the places of blocks.
+    fn held(&self, pool: &Pool, index: usize, blocks: &[Node]) -> Vec<Held> {
+        let of_block = |node: &Node| {
+            let copies = pool.copies_on(index, node.header().bytenr, self.tree_context().nodesize);
+            let held: Vec<Held> = copies.into_iter().map(|copy| self.compare(copy, node)).collect();
+            let all = [Held::Same, Held::Other, Held::Unknown, Held::Older];
+            all.into_iter().find(|it| held.contains(it)).unwrap_or(Held::Nowhere)
+        };
+        blocks.iter().map(of_block).collect()
+    }
+
+    fn compare(&self, copy: Box<[u8]>, node: &Node) -> Held {
+        if *copy == *node.as_bytes() {
+            return Held::Same;
+        }
+        if copy.iter().all(|byte| *byte == 0) {
+            return Held::Older;
+        }
+        let bytenr = node.header().bytenr;
+        let expected = NodeExpectation { bytenr, generation: None, level: None, first_key: None };
+        match Node::check(copy, self.tree_context(), &expected) {
+            Ok(found) if found.generation() < node.generation() => Held::Older,
+            Ok(found) if found.generation() == node.generation() => Held::Other,
+            _ => Held::Unknown,
+        }
+    }
+}
+
+/// Devices that are there.
+fn present(pool: &Pool) -> impl Iterator<Item = usize> {
+    (0..pool.devices.len()).filter(|index| pool.devices[*index].device.is_some())
+}
+
+/// Fingerprint of the first blocks of a log.
+fn fingerprint(blocks: &[Node]) -> Option<NonZeroU64> {
+    let checksums: Vec<u8> = blocks.iter().flat_map(|node| node.header().csum).collect();
+    let hash = ChecksumType::Xxhash64.compute(&checksums);
+    let hash = <[u8; 8]>::try_from(hash.as_bytes()).expect("the size of an XXH64");
+    NonZeroU64::new(u64::from_le_bytes(hash)).filter(|_| !blocks.is_empty())
+}
+
+/// Returns true if a device lacks a block that has a place there.
+fn lacks_any(held: &[Held]) -> bool {
+    held.iter().any(|held| !matches!(held, Held::Same | Held::Nowhere))
+}
+
+/// Root of the log that a superblock names: a block of the transaction that was running.
+pub(crate) fn root_of_log(superblock: &Superblock) -> Option<NodeExpectation> {
+    let Superblock { log_root, log_root_level, generation, .. } = superblock;
+    let transid = Generation::new(generation.get().saturating_add(1));
+    (log_root.get() != 0).then(|| NodeExpectation::root(*log_root, transid, *log_root_level))
+}
+
+fn missed_log(pool: &Pool, has: usize, lacks: usize) -> VolumeError {
+    let (has, lacks) = (&pool.devices[has], &pool.devices[lacks]);
+    VolumeError::MissedLog {
+        device: has.name(),
+        devid: has.devid,
+        generation: has.generation.unwrap_or_default(),
+        other: lacks.name(),
+        other_devid: lacks.devid,
+    }
+}
