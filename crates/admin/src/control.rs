@@ -90,11 +90,9 @@ pub enum ControlError {
     /// No name for a subvolume.
     #[error("{}: no name for a subvolume: 1 to 255 bytes, no slash", String::from_utf8_lossy(.0))]
     Name(Vec<u8>),
-    /// Quota groups of a new subvolume, on a mount of ours.
-    #[error(
-        "{0}: mounted by brindle, where a subvolume is made first, and then assigned by `brindle qgroup assign`"
-    )]
-    Inherits(PathBuf),
+    /// More quota groups of a new subvolume than a mount of ours takes at once.
+    #[error("a new subvolume can be made in 32 quota groups at most")]
+    TooManyGroups,
     /// Another operation is under way, and only one can be.
     #[error("{path}: {what}: the pool is busy with something else (balance, resize, or a change of devices)")]
     Busy {
@@ -319,19 +317,33 @@ impl Mounted {
         self.create_subvolume_in(name, &[])
     }
 
-    /// Makes a subvolume in this directory, as part of quota groups; of a mount of the kernel, if there are any.
+    /// Makes a subvolume in this directory, as part of quota groups.
     pub fn create_subvolume_in(&self, name: &[u8], groups: &[QgroupId]) -> Result<(), ControlError> {
-        let (what, groups) = ("make a subvolume", self.inherited(groups)?);
-        let answer = call::set_with_groups::<verb::SubvolumeCreateV2>(&self.file, named(name, 0)?, &groups);
-        self.explain(what, answer)
+        let answer = match self.kind {
+            // FUSE does not hand on what a pointer leads to.
+            Kind::Brindle if !groups.is_empty() => self.make_in(0, 0, name, groups)?,
+            _ => call::set_with_groups::<verb::SubvolumeCreateV2>(
+                &self.file,
+                named(name, 0)?,
+                &numbers(groups),
+            ),
+        };
+        self.explain("make a subvolume", answer)
     }
 
-    /// Ids of quota groups that a new subvolume becomes part of: FUSE does not hand on a list of them.
-    fn inherited(&self, groups: &[QgroupId]) -> Result<Vec<u64>, ControlError> {
-        if self.kind == Kind::Brindle && !groups.is_empty() {
-            return Err(ControlError::Inherits(self.path.clone()));
-        }
-        Ok(groups.iter().map(|group| group.get()).collect())
+    /// Has brindle make a snapshot of the subvolume whose root is this inode, or an empty subvolume.
+    fn make_in(
+        &self,
+        source: u64,
+        flags: u64,
+        name: &[u8],
+        groups: &[QgroupId],
+    ) -> Result<rustix::io::Result<()>, ControlError> {
+        let name = message::field(name).ok_or_else(|| ControlError::Name(name.to_vec()))?;
+        let mut request = SnapshotRequest { source, flags, groups: [0; 32], name };
+        let places = request.groups.get_mut(..groups.len()).ok_or(ControlError::TooManyGroups)?;
+        places.copy_from_slice(&numbers(groups));
+        Ok(call::set::<verb::Snapshot>(&self.file, request))
     }
 
     /// Makes a snapshot of a subvolume in this directory.
@@ -339,7 +351,7 @@ impl Mounted {
         self.snapshot_in(source, name, is_read_only, &[])
     }
 
-    /// Makes a snapshot of a subvolume in this directory, as part of quota groups; of a mount of the kernel, if there are any.
+    /// Makes a snapshot of a subvolume in this directory, as part of quota groups.
     pub fn snapshot_in(
         &self,
         source: &Self,
@@ -348,21 +360,16 @@ impl Mounted {
         groups: &[QgroupId],
     ) -> Result<(), ControlError> {
         let what = "make a snapshot";
-        let groups = self.inherited(groups)?;
         let stat = source.subvolume_root()?;
         // What the kernel holds back of the source is to be in the snapshot.
         self.explain(what, rustix::fs::syncfs(&source.file))?;
         let flags = if is_read_only { READ_ONLY } else { 0 };
         let answer = match self.kind {
-            Kind::Brindle => {
-                let name = message::field(name).ok_or_else(|| ControlError::Name(name.to_vec()))?;
-                let request = SnapshotRequest { source: stat, flags, name };
-                call::set::<verb::Snapshot>(&self.file, request)
-            }
+            Kind::Brindle => self.make_in(stat, flags, name, groups)?,
             Kind::Kernel => {
                 let mut arguments = named(name, flags)?;
                 arguments.fd = source.file.as_raw_fd().into();
-                call::set_with_groups::<verb::SnapshotCreateV2>(&self.file, arguments, &groups)
+                call::set_with_groups::<verb::SnapshotCreateV2>(&self.file, arguments, &numbers(groups))
             }
         };
         self.explain(what, answer)
@@ -483,6 +490,10 @@ impl Mounted {
             None => ControlError::Refused { path, what, source },
         }
     }
+}
+
+fn numbers(groups: &[QgroupId]) -> Vec<u64> {
+    groups.iter().map(|group| group.get()).collect()
 }
 
 fn named(name: &[u8], flags: u64) -> Result<VolumeArgumentsV2, ControlError> {

@@ -1,6 +1,6 @@
 //! Changes of quota groups: on, off, groups that come, go, join others, and limits.
 
-use crate::accounting::insert_group;
+use crate::accounting::groups::{insert_group, remove_group, write_relation};
 use crate::dropping::TreeDropper;
 use crate::editor::Editor;
 use crate::error::TreeError;
@@ -105,11 +105,7 @@ impl<'t> QuotaChanges<'t> {
         }
         let transaction = self.transactions.join(Need::freeing(2))?;
         transaction.changes.quotas.lock().ledger.groups.remove(&id);
-        let tree = transaction.store.tree(RootId::QUOTA_TREE)?;
-        for kind in [KeyType::QGROUP_INFO, KeyType::QGROUP_LIMIT] {
-            transaction.remove(&tree, &Key::new(ObjectId::new(0), kind, id.get()))?;
-        }
-        Ok(())
+        remove_group(&transaction, id)
     }
 
     /// A group joins another one, or leaves it. Returns true if the numbers can't be told from those that there are, so that
@@ -127,16 +123,26 @@ impl<'t> QuotaChanges<'t> {
             }
             is_unknown
         };
-        let tree = transaction.store.tree(RootId::QUOTA_TREE)?;
-        for (one, other) in [(child, parent), (parent, child)] {
-            let key = Key::new(ObjectId::new(one.get()), KeyType::QGROUP_RELATION, other.get());
-            if joins {
-                transaction.replace(&tree, &key, &[])?;
-            } else {
-                transaction.remove(&tree, &key)?;
+        write_relation(&transaction, child, parent, joins)?;
+        Ok(is_unknown)
+    }
+
+    /// Refuses groups that a new subvolume can't be part of.
+    pub(crate) fn check_parents(&self, groups: &[QgroupId]) -> Result<(), QuotaError> {
+        if groups.is_empty() {
+            return Ok(());
+        }
+        self.check_on()?;
+        let state = self.transactions.changes().quotas.lock();
+        for parent in groups {
+            if parent.level() == 0 {
+                return Err(QuotaError::Level { child: QgroupId::new(0), parent: *parent });
+            }
+            if !state.ledger.groups.contains_key(parent) {
+                return Err(QuotaError::NoGroup(*parent));
             }
         }
-        Ok(is_unknown)
+        Ok(())
     }
 
     /// Gives a group other limits.

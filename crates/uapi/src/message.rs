@@ -355,14 +355,16 @@ pub const BALANCE_RUNNING: u64 = 1 << 0;
 /// Ends a balance (`BTRFS_BALANCE_CTL_CANCEL`).
 pub const BALANCE_CANCEL: usize = 2;
 
-/// A snapshot to be made (ours).
+/// A snapshot, or a subvolume in quota groups, to be made (ours).
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct SnapshotRequest {
-    /// The inode number of the source, as `stat` shows it.
+    /// The inode number of the source, as `stat` shows it; 0 for a subvolume that is empty.
     pub source: u64,
-    /// [`READ_ONLY`].
+    /// [`READ_ONLY`], of a snapshot.
     pub flags: u64,
+    /// Quota groups that it becomes part of, with zeros behind them.
+    pub groups: [u64; 32],
     /// With a zero at the end.
     pub name: [u8; 256],
 }

@@ -316,7 +316,7 @@ verbs! {
     /// Begins the replacement of a device, which returns at the end, ends it, or tells its state.
     ReplaceDevice: btrfs(53), Exchanges(KernelReplace), Kernel, Administrator, Slow, Nothing;
 
-    /// Makes a snapshot of the subvolume whose root has this inode number.
+    /// Makes a snapshot of the subvolume whose root has this inode number, or an empty subvolume; in quota groups.
     Snapshot: brindle(1), Tells(SnapshotRequest), Brindle, Judged, Slow, Names;
     /// A page of the list of subvolumes.
     ListSubvolumes: brindle(2), Exchanges(SubvolumePage), Brindle, Administrator, Slow, Nothing;

@@ -190,6 +190,19 @@ fn quota_groups_of_a_mount_of_brindle_are_kept_right() {
     brindle_prints(["qgroup", "create", "1/100", pool]);
     brindle_prints(["-q", "qgroup", "assign", &at("a"), "1/100", pool]);
     brindle_prints(["-q", "quota", "rescan", "-W", pool]);
+    brindle_prints(["-q", "subvolume", "create", "-i", "1/100", &at("b")]);
+    fs::write(place.join("b/f"), vec![7; 1 << 20]).expect("room");
+    brindle_prints(["-q", "subvolume", "snapshot", "-i", "1/100", &at("b"), &at("c")]);
+    brindle_prints(["-q", "subvolume", "snapshot", "-i", "1/100", &at("b"), &at("gone")]);
+    let said = brindle_fails(1, ["subvolume", "create", "-i", "1/9", &at("d")]);
+    assert!(said.contains("No such file"), "{said}");
+    brindle_prints(["-q", "subvolume", "delete", "--commit", &at("gone")]);
+    brindle_prints(["-q", "subvolume", "sync", pool]);
+    brindle_prints(["filesystem", "sync", pool]);
+    assert!(
+        !brindle_prints(["qgroup", "show", pool]).contains("<stale>"),
+        "the group goes with its subvolume"
+    );
     brindle_prints(["qgroup", "limit", "8M", "1/100", pool]);
     let large = place.join("a/large");
     let written = fs::write(&large, vec![9; 30 << 20]);

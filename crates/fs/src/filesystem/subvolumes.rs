@@ -5,7 +5,7 @@ use crate::error::FsError;
 use crate::filesystem::Filesystem;
 use crate::new_inode::NewInode;
 use crate::subvolume::Subvolume;
-use brindle_ondisk::{RootId, Uuid};
+use brindle_ondisk::{QgroupId, RootId, Uuid};
 
 impl Filesystem {
     /// The path of a subvolume from the top level, whose own is empty; `None` for one that has lost its place.
@@ -24,7 +24,21 @@ impl Filesystem {
         name: &[u8],
         new: &NewInode<'_>,
     ) -> Result<RootId, FsError> {
-        self.parts.subvolumes.create_subvolume(parent, name, new)
+        self.create_subvolume_in(parent, name, new, &[])
+    }
+
+    /// The same, as part of quota groups.
+    ///
+    /// # Errors
+    /// Those of [`create_subvolume`](Self::create_subvolume), groups that are not there, or of level 0, and quotas that are off.
+    pub fn create_subvolume_in(
+        &self,
+        parent: InodeId,
+        name: &[u8],
+        new: &NewInode<'_>,
+        groups: &[QgroupId],
+    ) -> Result<RootId, FsError> {
+        self.parts.subvolumes.create_subvolume(parent, name, new, groups)
     }
 
     /// Makes a snapshot of a subvolume as it is now, with what is dirty in memory, and commits.
@@ -35,7 +49,23 @@ impl Filesystem {
         name: &[u8],
         read_only: bool,
     ) -> Result<RootId, FsError> {
-        self.parts.subvolumes.snapshot(source, parent, name, read_only)
+        self.snapshot_in(source, parent, name, read_only, &[])
+    }
+
+    /// The same, as part of quota groups. Their numbers, and those of the source's groups, stay known only if both are in
+    /// the same.
+    ///
+    /// # Errors
+    /// Those of [`snapshot`](Self::snapshot), groups that are not there, or of level 0, and quotas that are off.
+    pub fn snapshot_in(
+        &self,
+        source: RootId,
+        parent: InodeId,
+        name: &[u8],
+        read_only: bool,
+        groups: &[QgroupId],
+    ) -> Result<RootId, FsError> {
+        self.parts.subvolumes.snapshot(source, parent, name, read_only, groups)
     }
 
     /// Deletes the subvolume of this name, with all that it holds; refused while it holds other subvolumes. Its

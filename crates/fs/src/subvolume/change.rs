@@ -12,7 +12,9 @@ use crate::new_inode::{FirstName, Inheritance, NewInode, PlannedInode};
 use crate::subvolume::Subvolumes;
 use crate::uuid_tree::UuidKind;
 use brindle_ondisk::item::{FileType, InodeFlags, RootFlags, RootItem, Timespec};
-use brindle_ondisk::{Defect, Generation, Incompat, Key, KeyType, ObjectId, RootId, Uuid, name_hash};
+use brindle_ondisk::{
+    Defect, Generation, Incompat, Key, KeyType, ObjectId, QgroupId, RootId, Uuid, name_hash,
+};
 use brindle_sync::RwLockReadGuard;
 use brindle_tree::{Need, Readahead, Roots, TreeError};
 use std::cmp::Ordering;
@@ -24,6 +26,9 @@ const DIRECTORY: u32 = 0o040_000;
 const PERMISSIONS: u32 = 0o777;
 /// The name under which a root directory is its own.
 const PARENT: &[u8] = b"..";
+
+/// Items that a new subvolume or snapshot changes, without those of its quota groups.
+const NEW_ITEMS: usize = 18;
 
 /// Location of a subvolume's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +43,10 @@ impl Subvolumes {
         parent: InodeId,
         name: &[u8],
         new: &NewInode<'_>,
+        groups: &[QgroupId],
     ) -> Result<RootId, FsError> {
         check_name(name)?;
+        self.core.pool().check_quota_parents(groups)?;
         let writing = self.core.writing()?;
         let options = &writing.options;
         let subvolume = self.core.subvolume_state(parent.tree)?;
@@ -53,9 +60,11 @@ impl Subvolumes {
         let id = self.new_subvolume_id()?;
         let uuid = options.host.new_uuid();
         let index = self.directories.new_index(place.tree, parent, &mut names)?;
-        self.core.change(Need::items(18), |edit| {
+        self.core.change(Need::items(NEW_ITEMS + 2 * groups.len()), |edit| {
             let item = new_root_item(uuid, edit.generation(), edit.now, edit.editor.store().nodesize());
-            let tree = Roots::of(&edit.editor).create(id, 0, &item)?;
+            let roots = Roots::of(&edit.editor);
+            let tree = roots.create(id, 0, &item)?;
+            roots.join_quota_groups(id, groups)?;
             let root = planned_root(id, new.uid, inheritance);
             let first = FirstName { parent: ObjectId::FIRST_FREE, name: PARENT, index: 0 };
             edit.insert_inode(&tree, &root, Some(first))?;
@@ -85,8 +94,10 @@ impl Subvolumes {
         parent: InodeId,
         name: &[u8],
         read_only: bool,
+        groups: &[QgroupId],
     ) -> Result<RootId, FsError> {
         check_name(name)?;
+        self.core.pool().check_quota_parents(groups)?;
         let write = self.core.writing()?;
         let origin = self.core.subvolume_state(source)?;
         let subvolume = self.core.subvolume_state(parent.tree)?;
@@ -102,13 +113,13 @@ impl Subvolumes {
         let now = write.options.host.now().into();
         let index = self.directories.new_index(place.tree, parent, &mut names)?;
         // Room is checked like for any operation; it can't be held until this thread is alone in the transaction.
-        drop(self.core.pool().join(Need::items(18))?);
+        drop(self.core.pool().join(Need::items(NEW_ITEMS + 2 * groups.len()))?);
         self.core.pool().exclusively(|editor| {
             let edit = Edit { editor: **editor, now, log_book: &self.core.log_book };
             let (_, before) = editor.store().root_item(source)?.ok_or(TreeError::NoTree(source))?;
             let item = snapshot_item(&before, uuid, edit.generation(), now, read_only);
             let made = {
-                Roots::snapshot(editor, origin.tree(), id, &item)
+                Roots::snapshot(editor, origin.tree(), id, &item, groups)
                     .and_then(|_| edit.name_snapshot(place, id, &item, index))
             };
             made.inspect_err(|error| editor.abort(error))

@@ -7,7 +7,9 @@ use super::pages::KernelPages;
 use crate::control_thread::OwnThread;
 use crate::errno::number;
 use crate::permission::{Caller, Ids};
-use brindle_fs::{Attributes, FileType, Filesystem, InodeId, NewInode, ObjectId, RootId, Subvolume};
+use brindle_fs::{
+    Attributes, FileType, Filesystem, InodeId, NewInode, ObjectId, QgroupId, RootId, Subvolume,
+};
 use brindle_uapi::message::{
     BY_ID, InodeLookup, READ_ONLY, SnapshotRequest, SubvolumeInfo, SubvolumePage, Time, VolumeArgumentsV2,
     field, text,
@@ -45,16 +47,28 @@ impl Subvolumes {
         parent: u64,
         name: &[u8],
     ) -> Result<(), Errno> {
+        self.create_in(own, caller, parent, name, &[])
+    }
+
+    fn create_in(
+        &self,
+        own: &OwnThread,
+        caller: Caller,
+        parent: u64,
+        name: &[u8],
+        groups: &[QgroupId],
+    ) -> Result<(), Errno> {
         let directory = self.changeable_directory(caller, parent)?;
         let Ids { uid, gid } = caller.ids().ok_or(Errno::PERM)?;
         let umask = caller.umask();
         let new = NewInode { mode: 0o777, umask, uid, gid, ..NewInode::default() };
-        number(self.filesystem.create_subvolume(directory.id, name, &new))?;
+        number(self.filesystem.create_subvolume_in(directory.id, name, &new, groups))?;
         self.invalidations.entry_changed(own, parent, name);
         Ok(())
     }
 
-    pub(super) fn snapshot(
+    /// Makes a snapshot, or an empty subvolume, in quota groups.
+    pub(super) fn make(
         &self,
         own: &OwnThread,
         caller: Caller,
@@ -64,13 +78,30 @@ impl Subvolumes {
         if request.flags & !READ_ONLY != 0 {
             return Err(Errno::OPNOTSUPP);
         }
+        let groups: Vec<QgroupId> =
+            request.groups.iter().take_while(|id| **id != 0).map(|id| QgroupId::new(*id)).collect();
+        match (request.source, request.flags) {
+            (0, 0) => self.create_in(own, caller, parent, text(&request.name), &groups),
+            (0, _) => Err(Errno::INVAL),
+            _ => self.snapshot(own, caller, parent, request, &groups),
+        }
+    }
+
+    fn snapshot(
+        &self,
+        own: &OwnThread,
+        caller: Caller,
+        parent: u64,
+        request: &SnapshotRequest,
+        groups: &[QgroupId],
+    ) -> Result<(), Errno> {
         let source = self.nodes.inode(request.source).map_err(|_| Errno::NOENT)?;
         require_root(source)?;
         let directory = self.changeable_directory(caller, parent)?;
         caller.require_owner(&number(self.filesystem.attributes(source))?)?;
         let (name, is_read_only) = (text(&request.name), request.flags & READ_ONLY != 0);
         self.pages.gather(own, Some(source.tree));
-        number(self.filesystem.snapshot(source.tree, directory.id, name, is_read_only))?;
+        number(self.filesystem.snapshot_in(source.tree, directory.id, name, is_read_only, groups))?;
         self.invalidations.entry_changed(own, parent, name);
         Ok(())
     }

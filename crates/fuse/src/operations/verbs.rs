@@ -178,7 +178,7 @@ services! {
     CreateQgroup => |mount, _, asked| mount.quotas.change(&asked);
     RescanQuotas => |mount, _, _| mount.quotas.rescan();
     FollowRescan => |mount, _, ()| mount.quotas.rescan_progress();
-    Snapshot by own => |mount, from, request| mount.subvolumes.snapshot(own, from.caller, from.node, &request);
+    Snapshot by own => |mount, from, request| mount.subvolumes.make(own, from.caller, from.node, &request);
     ListSubvolumes => |mount, _, page| mount.subvolumes.page(page.after);
     DescribeServer => |mount, _, ()| Ok(mount.server.describe());
     ReportSpace => |mount, _, page| mount.reports.space_page(&page);

@@ -1,5 +1,6 @@
 //! The numbers of quota groups at a commit: what its changes mean for each.
 
+pub(crate) mod groups;
 mod reach;
 mod rescan;
 
@@ -10,13 +11,14 @@ use crate::quota::state::{Changed, State};
 use crate::refs::delayed::{Extent, ExtentKind};
 use crate::refs::sharing::data_of;
 use crate::store::trees::Trees;
-use brindle_ondisk::item::{QgroupInfo, QgroupLimit, QgroupStatusHeader};
-use brindle_ondisk::{Key, KeyType, Logical, ObjectId, QgroupId, RootId};
+use brindle_ondisk::item::QgroupStatusHeader;
+use brindle_ondisk::{Key, KeyType, Logical, ObjectId, RootId};
+use groups::remove_dropped;
 use reach::{Reach, Reached};
 use rescan::rescan;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use zerocopy::{FromBytes, IntoBytes};
 
 /// Bytes, by the subvolumes that reached them before, and those that reach them now.
 pub(super) type Sums = HashMap<(Arc<Reaching>, Arc<Reaching>), u64>;
@@ -62,6 +64,9 @@ impl<'p> Accounting<'p> {
                     state.give_up(format_args!("an extent's subvolumes can't be told: {error}"));
                 }
             }
+        }
+        for subvolume in &changed.dropped {
+            remove_dropped(&self.editor, *subvolume)?;
         }
         self.write_quotas()
     }
@@ -167,22 +172,4 @@ fn below(reach: &Reach<'_, '_>, extent: &Extent) -> Result<BTreeSet<Logical>, Tr
         return Ok(data_of(&node)?.into_iter().map(|(range, ..)| range.start).collect());
     }
     Ok(node.key_ptrs().iter().map(|child| child.blockptr).collect())
-}
-
-/// A new subvolume gets its group, if the pool has groups.
-pub(crate) fn add_subvolume_group(editor: &Editor<'_>, subvolume: RootId) -> Result<(), TreeError> {
-    let (quotas, id) = (&editor.changes.quotas, QgroupId::of_subvolume(subvolume));
-    if !quotas.are_on() || !subvolume.is_subvolume() || quotas.has_group(id) {
-        return Ok(());
-    }
-    quotas.add_group(id)?;
-    insert_group(editor, id)
-}
-
-/// Enters a group of nothing, without limits.
-pub(crate) fn insert_group(editor: &Editor<'_>, id: QgroupId) -> Result<(), TreeError> {
-    let tree = editor.store.tree(RootId::QUOTA_TREE)?;
-    let key = |kind| Key::new(ObjectId::new(0), kind, id.get());
-    editor.replace(&tree, &key(KeyType::QGROUP_INFO), QgroupInfo::new_zeroed().as_bytes())?;
-    editor.replace(&tree, &key(KeyType::QGROUP_LIMIT), QgroupLimit::new_zeroed().as_bytes())
 }

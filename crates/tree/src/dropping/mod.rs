@@ -114,6 +114,7 @@ impl<'p> TreeDropper<'p> {
             let orphan = Key::new(ObjectId::ORPHAN, KeyType::ORPHAN_ITEM, tree.id().get());
             self.editor.remove(&root_tree, &orphan)?;
             self.editor.store.forget_tree(tree.id());
+            self.editor.changes.quotas.dropped(tree.id());
         } else if let Dropped::Until(progress, level) = dropped {
             self.editor
                 .update(&root_tree, &key, |data| RootItem::write_drop_progress(data, &progress, level))?

@@ -58,6 +58,14 @@ impl Pool {
         self.quota_changes()?.relate(child, parent, false)
     }
 
+    /// Refuses quota groups that a new subvolume can't be part of.
+    ///
+    /// # Errors
+    /// Quotas that are off, groups that are not there or of level 0.
+    pub fn check_quota_parents(&self, groups: &[QgroupId]) -> Result<(), TreeError> {
+        Ok(self.quota_changes()?.check_parents(groups)?)
+    }
+
     /// Gives a quota group other limits, in place of all that it has.
     ///
     /// # Errors

@@ -46,6 +46,8 @@ pub(crate) struct Changed {
     pub(crate) touched: BTreeSet<Logical>,
     /// Snapshots that have been made, each behind its source.
     pub(crate) copies: Vec<(RootId, RootId)>,
+    /// Subvolumes of which nothing is left.
+    pub(crate) dropped: Vec<RootId>,
     /// Bytes of new extents, by subvolume.
     pub(crate) entered: HashMap<RootId, u64>,
 }
@@ -112,7 +114,16 @@ impl Quotas {
 
     /// Blocks of the quota tree that a commit may change.
     pub(crate) fn blocks(&self) -> u64 {
-        if self.are_on() { to_u64(self.lock().ledger.groups.len()) / GROUPS_PER_BLOCK + PATH } else { 0 }
+        if !self.are_on() {
+            return 0;
+        }
+        let state = self.lock();
+        let parents = |id: &RootId| {
+            let group = state.ledger.groups.get(&QgroupId::of_subvolume(*id));
+            group.map_or(0, |group| group.parents.len())
+        };
+        let relations = state.changes.dropped.iter().map(parents).sum::<usize>() * 2;
+        to_u64(state.ledger.groups.len()) / GROUPS_PER_BLOCK + PATH + to_u64(relations)
     }
 
     /// References to extents are applied that subvolumes may reach: the numbers of groups may change.
@@ -120,6 +131,13 @@ impl Quotas {
         if self.are_on() {
             let touched = extents();
             self.lock().changes.touched.extend(touched);
+        }
+    }
+
+    /// Nothing is left of a subvolume.
+    pub(crate) fn dropped(&self, subvolume: RootId) {
+        if self.are_on() && subvolume.is_subvolume() {
+            self.lock().changes.dropped.push(subvolume);
         }
     }
 

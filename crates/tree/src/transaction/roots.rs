@@ -2,13 +2,13 @@
 
 use super::SoleEditor;
 use super::placer::Placer;
-use crate::accounting::add_subvolume_group;
+use crate::accounting::groups::{add_subvolume_group, copy_limit, join_groups};
 use crate::editor::Editor;
 use crate::error::TreeError;
 use crate::root::TreeRoot;
 use crate::tree::Tree;
 use brindle_ondisk::item::RootItem;
-use brindle_ondisk::{Generation, Key, KeyType, Node, NodeHeader, RootId};
+use brindle_ondisk::{Generation, Key, KeyType, Node, NodeHeader, QgroupId, RootId};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
@@ -34,7 +34,8 @@ impl<'p> Roots<'p> {
         self.plant(id, offset, item, leaf, Generation::new(0))
     }
 
-    /// Makes a tree that shares everything with `source` but the root.
+    /// Makes a tree that shares everything with `source` but the root, as part of quota groups, and with the limits of the
+    /// source's.
     ///
     /// # Errors
     /// A root that can't be read, and no places for what `source` has changed.
@@ -43,6 +44,7 @@ impl<'p> Roots<'p> {
         source: &Tree,
         id: RootId,
         item: &RootItem,
+        groups: &[QgroupId],
     ) -> Result<Arc<Tree>, TreeError> {
         let roots = Roots::of(editor);
         // What is shared has an address and changes no more.
@@ -68,8 +70,18 @@ impl<'p> Roots<'p> {
         // the snapshot, and blocks made then must be younger than the key says.
         let offset = editor.generation.get() - 1;
         let tree = roots.plant(id, offset, &item, copy, editor.generation)?;
+        copy_limit(editor, source.id(), id)?;
+        roots.join_quota_groups(id, groups)?;
         editor.changes.quotas.copied(source.id(), expected.bytenr, id);
         Ok(tree)
+    }
+
+    /// A new subvolume becomes part of quota groups. One that has gone since they were checked is left out.
+    ///
+    /// # Errors
+    /// A quota tree that can't be read.
+    pub fn join_quota_groups(&self, id: RootId, groups: &[QgroupId]) -> Result<(), TreeError> {
+        join_groups(&self.editor, id, groups)
     }
 
     /// A root without items, for a tree that is not there yet.

@@ -35,6 +35,10 @@ fn numbers(fs: &Filesystem, id: QgroupId) -> (u64, u64) {
     (info.rfer.get(), info.excl.get())
 }
 
+fn has_group(fs: &Filesystem, id: QgroupId) -> bool {
+    quotas(fs).groups.iter().any(|group| group.id == id)
+}
+
 fn write(fs: &Filesystem, id: InodeId, offset: u64, bytes: &[u8]) -> Result<(), ErrorKind> {
     let file = fs.open_file(id).expect("opens");
     let written = fs.write(&file, offset, bytes).map_err(|error| error.kind());
@@ -216,7 +220,7 @@ fn a_snapshot_shares_and_its_deletion_gives_back() {
     fs.delete_subvolume_by_id(copy).expect("deleted");
     clean_up(&fs);
     assert_eq!(numbers(&fs, QgroupId::of_subvolume(id)), before);
-    assert_eq!(numbers(&fs, QgroupId::of_subvolume(copy)), (0, 0));
+    assert!(!has_group(&fs, QgroupId::of_subvolume(copy)), "it goes with its subvolume");
     fs.pool().disable_quotas().expect("works");
     assert!(fs.pool().quotas().expect("readable").is_none());
     fs.shutdown().expect("closes");
@@ -251,4 +255,56 @@ fn a_snapshot_is_not_charged_for_files_without_a_name() {
     drop(fs);
     pool.assert_clean("the file is gone");
     pool.assert_btrfs_check("the file is gone");
+}
+
+#[test]
+fn subvolumes_made_in_groups_are_counted_there_and_leave_them_when_they_go() {
+    let pool = Pool::new();
+    let fs = pool.open();
+    let group = QgroupId::new(1 << 48 | 1);
+    let refused = fs.create_subvolume_in(fs.root(), b"early", &NEW_SUBVOLUME, &[group]);
+    assert_eq!(refused.map_err(|error| error.kind()), Err(ErrorKind::QuotasOff));
+    fs.pool().enable_quotas().expect("room");
+    rescan(&fs);
+    for (group, kind) in [(group, ErrorKind::NotFound), (QgroupId::new(5), ErrorKind::Invalid)] {
+        let refused = fs.create_subvolume_in(fs.root(), b"early", &NEW_SUBVOLUME, &[group]);
+        assert_eq!(refused.map_err(|error| error.kind()), Err(kind));
+    }
+    fs.pool().create_quota_group(group).expect("room");
+    let id = fs.create_subvolume_in(fs.root(), b"source", &NEW_SUBVOLUME, &[group]).expect("made");
+    let limit = QgroupLimit {
+        flags: QgroupLimitFlags::MAX_RFER.bits().into(),
+        max_rfer: (64 << 20).into(),
+        ..QgroupLimit::new_zeroed()
+    };
+    fs.pool().limit_quota_group(QgroupId::of_subvolume(id), limit).expect("there");
+    let data = create(&fs, InodeId::root_of(id), "data", &file());
+    write(&fs, data, 0, &vec![3; 1 << 20]).expect("room");
+    fs.sync().expect("durable");
+    let node = u64::from(fs.pool().nodesize());
+    let full = node + (1 << 20);
+    assert_eq!(numbers(&fs, group), (full, full));
+    let copy = fs.snapshot_in(id, fs.root(), b"copy", false, &[group]).expect("made");
+    assert_eq!(numbers(&fs, group), (full + node, full + node), "shared by its members alone");
+    let found = quotas(&fs).groups.into_iter().find(|group| group.id == QgroupId::of_subvolume(copy));
+    let found = found.expect("it has a group");
+    assert_eq!((found.parents, found.limit.max_rfer.get()), (vec![group], 64 << 20));
+    fs.delete_subvolume_by_id(id).expect("deleted");
+    clean_up(&fs);
+    assert!(!has_group(&fs, QgroupId::of_subvolume(id)), "it goes with its subvolume");
+    assert_eq!(
+        (numbers(&fs, group), numbers(&fs, QgroupId::of_subvolume(copy))),
+        ((full, full), (full, full))
+    );
+    assert!(!quotas(&fs).is_inconsistent());
+    fs.snapshot_in(copy, fs.root(), b"outside", false, &[]).expect("made");
+    assert!(quotas(&fs).is_inconsistent(), "a part of the group's bytes is not its own any more");
+    rescan(&fs);
+    fs.pool().begin_quota_rescan().expect("begins");
+    rescan(&fs);
+    assert_eq!(numbers(&fs, group), (full, node));
+    fs.shutdown().expect("closes");
+    drop(fs);
+    pool.assert_clean("groups of new subvolumes");
+    pool.assert_btrfs_check("groups of new subvolumes");
 }

@@ -181,7 +181,7 @@ impl World {
         let (_, item) = self.pool.root_item(source).expect("reads").expect("is there");
         let tree = self.tree(source);
         let snapshot = |editor: &crate::transaction::SoleEditor<'_>| {
-            crate::transaction::roots::Roots::snapshot(editor, &tree, id, &item)
+            crate::transaction::roots::Roots::snapshot(editor, &tree, id, &item, &[])
         };
         self.pool.exclusively(snapshot).expect("snapshot");
         self.subvolumes.insert(id, self.subvolumes[&source].clone());
