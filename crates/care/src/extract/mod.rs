@@ -197,7 +197,7 @@ fn run(
     context.syncs_each.store(durable::needs_each(&target), Ordering::Relaxed);
     let target = Arc::new(target);
     let (queue, jobs) = sync_channel::<Batch<'_>>(QUEUE_BATCHES);
-    let jobs = Mutex::new(jobs);
+    let jobs = Arc::new(Mutex::new(jobs));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = context.options.threads.unwrap_or_else(|| cores.max(THREADS_MIN));
     std::thread::scope(|scope| {
@@ -206,8 +206,11 @@ fn run(
         let _end = LastMessage(finished);
         std::thread::scope(|scope| {
             for _ in 0..threads {
-                scope.spawn(|| copy::work(context, &jobs));
+                let jobs = Arc::clone(&jobs);
+                scope.spawn(move || copy::work(context, &jobs));
             }
+            // If all workers have panicked, the queue is closed, and the walk ends.
+            drop(jobs);
             let mut walk = Walk::new(context, queue);
             if is_directory {
                 walk.tree(inode, target);

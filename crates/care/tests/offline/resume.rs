@@ -196,6 +196,38 @@ fn files_have_the_time_of_the_copy_until_they_are_durable() {
     assert_equal(&source, &into);
 }
 
+/// Observer that panics at the first bytes.
+struct Faulty;
+
+impl ExtractObserver for Faulty {
+    fn is_stopped(&self) -> bool {
+        false
+    }
+
+    fn entered(&self, _: &[u8]) {}
+
+    fn wrote(&self, _: u64) {
+        panic!("a fault of the observer");
+    }
+
+    fn noted(&self, _: &Note) {}
+
+    fn failed(&self, _: &[u8], _: &Failure) {}
+}
+
+#[test]
+fn a_panic_of_the_copying_threads_ends_the_extraction() {
+    let (_place, source, into) = place();
+    let filesystem = filled(&source);
+    for threads in [1, 3] {
+        let options = ExtractOptions { threads: Some(threads), ..RESUME };
+        let run = || extract(&filesystem, filesystem.root(), None, &into, options, &Faulty);
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err(), "{threads} threads");
+    }
+    extracted(&filesystem, &into, RESUME);
+    assert_equal(&source, &into);
+}
+
 #[test]
 fn one_extraction_alone_goes_on_with_what_is_there() {
     let (_place, source, into) = place();
