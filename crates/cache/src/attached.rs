@@ -216,6 +216,10 @@ impl WritableDevice for CachedDevice {
         self.cache.lock().guard = Some(guard);
     }
 
+    fn refresh_size(&self) -> Result<u64, DeviceError> {
+        self.cache.refresh_size()
+    }
+
     fn set_size(&self, size_bytes: u64) -> Result<(), DeviceError> {
         self.cache.set_size(size_bytes)
     }

@@ -309,7 +309,7 @@ impl Cache {
             superblock.clone()
         };
         let mut superblock = superblock;
-        superblock.disk_sample = sample(&*self.disk)?.into();
+        superblock.disk_sample = sample(&*self.disk, superblock.disk_bytes.get())?.into();
         Ok(self.flash.write_superblock(&superblock)?)
     }
 

@@ -16,6 +16,7 @@ use brindle_sync::{Condvar, Mutex, MutexGuard};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A disk with a flash device in front of it.
@@ -25,7 +26,8 @@ pub struct Cache {
     pub(crate) disk: Arc<dyn WritableDevice>,
     pub(crate) geometry: Geometry,
     pub(crate) mode: Mode,
-    pub(crate) size_bytes: u64,
+    /// Bytes of the disk that are in use; it only grows.
+    pub(crate) size_bytes: AtomicU64,
     pub(crate) clock: Arc<dyn CacheClock>,
     pub(crate) state: Mutex<State>,
     pub(crate) changed: Condvar,
@@ -74,6 +76,8 @@ pub struct CacheStatus {
     pub mirror: Option<MirrorState>,
     /// The disk.
     pub disk: String,
+    /// Size of the disk in bytes.
+    pub disk_bytes: u64,
     /// Its mode.
     pub mode: Mode,
     /// Length of a block in bytes.
@@ -152,6 +156,7 @@ impl Cache {
             flash: self.flash.name().to_owned(),
             mirror: self.mirror_state(&state.superblock),
             disk: self.disk.name().to_owned(),
+            disk_bytes: self.size_bytes(),
             mode: self.mode,
             block_bytes: self.geometry.block_bytes,
             associativity: self.geometry.associativity,
@@ -244,7 +249,7 @@ impl Cache {
 
     /// An error, unless a range lies within the cache.
     pub(crate) fn check_range(&self, offset: u64, length: usize) -> Result<(), DeviceError> {
-        let size_bytes = self.size_bytes;
+        let size_bytes = self.size_bytes();
         if offset.checked_add(length as u64).is_some_and(|end| end <= size_bytes) {
             return Ok(());
         }
@@ -253,7 +258,7 @@ impl Cache {
 
     /// Number of blocks that can be cached: a rest at the disk's end that is shorter than a block is not.
     pub(crate) fn whole_blocks(&self) -> u64 {
-        self.size_bytes / self.geometry.block_bytes
+        self.size_bytes() / self.geometry.block_bytes
     }
 
     /// Length of a block.
@@ -274,7 +279,7 @@ impl Device for Cache {
     }
 
     fn size_bytes(&self) -> u64 {
-        self.size_bytes
+        self.size_bytes.load(Ordering::Acquire)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
@@ -317,8 +322,27 @@ impl WritableDevice for Cache {
     }
 
     fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError> {
-        let end = offset.saturating_add(length).min(self.size_bytes);
+        let end = offset.saturating_add(length).min(self.size_bytes());
         if offset >= end { Ok(true) } else { self.discard_range(offset, end) }
+    }
+
+    /// Takes what the disk has become larger by.
+    fn refresh_size(&self) -> Result<u64, DeviceError> {
+        let found = self.disk.refresh_size()?;
+        let known = self.size_bytes();
+        if found < known {
+            let source = io::Error::other(format!("the disk has {found} bytes now, and had {known}"));
+            return Err(DeviceError::Open { device: self.name.clone(), source });
+        }
+        self.check_running(&self.lock())?;
+        let grow = |superblock: &mut Superblock| {
+            let is_larger = found > superblock.disk_bytes.get();
+            superblock.disk_bytes = found.into();
+            is_larger
+        };
+        self.change_superblock(grow, |_| Ok(()))?;
+        self.size_bytes.fetch_max(found, Ordering::AcqRel);
+        Ok(self.size_bytes())
     }
 
     fn set_size(&self, _size_bytes: u64) -> Result<(), DeviceError> {

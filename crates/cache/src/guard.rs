@@ -83,7 +83,7 @@ impl Device for DiskView<'_> {
     }
 
     fn size_bytes(&self) -> u64 {
-        self.cache.size_bytes
+        self.cache.size_bytes()
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {

@@ -25,6 +25,7 @@ use brindle_policy::cache::sequential::StreamDetector;
 use brindle_policy::cache::wear::WearBudget;
 use brindle_sync::{Condvar, Mutex, Rank};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Facts of a cache that is on a flash device.
 #[derive(Clone, Debug)]
@@ -169,9 +170,10 @@ fn take(
 ) -> Result<TakenCache, CacheError> {
     let Ssds { superblock, leader, follower, mut table, keeps_clean } = choose(flash, is_forced)?;
     let is_half = superblock.is_mirrored() && follower.is_none();
-    check_size(&**disk, disk.size_bytes() == superblock.disk_bytes.get(), superblock.disk_bytes.get())?;
+    check_size(&**disk, disk.size_bytes() >= superblock.disk_bytes.get(), superblock.disk_bytes.get())?;
     let closed_at = superblock.closed_at.get();
-    let is_same = closed_at != 0 && sample(&**disk)? == superblock.disk_sample.get();
+    let is_same =
+        closed_at != 0 && sample(&**disk, superblock.disk_bytes.get())? == superblock.disk_sample.get();
     // Without dirty blocks there is nothing to lose.
     let has_no_dirty = superblock.mode != Mode::Back.number();
     let mut cache = Cache::assemble(leader, Arc::clone(disk), &superblock, clock);
@@ -229,7 +231,7 @@ impl Cache {
             flash: Flash::new(first),
             geometry,
             mode: Mode::from_number(superblock.mode).expect("checked when it was parsed"),
-            size_bytes: disk.size_bytes(),
+            size_bytes: AtomicU64::new(superblock.disk_bytes.get()),
             disk,
             clock,
             state: Mutex::new(Rank::FlashCache, state),

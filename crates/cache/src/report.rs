@@ -3,6 +3,7 @@
 use crate::CacheError;
 use crate::engine::{Cache, CacheStatus, MirrorState};
 use crate::latency::Latencies;
+use brindle_device::WritableDevice;
 use std::fmt::Display;
 
 impl CacheStatus {
@@ -26,6 +27,7 @@ impl CacheStatus {
         let state = if self.is_flash_off { "without the SSD" } else { "in use" };
         line("state", &self.stopped.as_deref().unwrap_or(state));
         line("veiled", &u8::from(self.is_veiled));
+        line("disk_bytes", &self.disk_bytes);
         line("block_bytes", &self.block_bytes);
         line("associativity", &self.associativity);
         line("blocks", &self.slots);
@@ -53,13 +55,17 @@ impl CacheStatus {
 }
 
 impl Cache {
-    /// Changes a setting, or does the one thing that `do_sync=1` (clean all blocks) and `zero_stats=1` ask for.
+    /// Changes a setting, or does the one thing that `do_sync=1` (clean all blocks), `grow=1` (take the new size of the disk) and `zero_stats=1` ask for.
     ///
     /// # Errors
     /// [`CacheError::Setting`], those of the devices.
     pub fn change(&self, name: &str, value: &str) -> Result<(), CacheError> {
         match (name, value) {
             ("zero_stats", "1") => self.zero_counters(),
+            ("grow", "1") => {
+                let size = self.refresh_size()?;
+                tracing::info!("{}: the disk has {size} bytes", self.name);
+            }
             ("do_sync", "1") => {
                 let left = self.clean_all()?;
                 tracing::info!("{}: cleaned; {left} blocks are dirty", self.name);

@@ -60,9 +60,8 @@ pub(crate) fn text(padded: &[u8]) -> String {
     String::from_utf8_lossy(&padded[..end]).into_owned()
 }
 
-/// Checksum of parts of a disk that a filesystem writes whenever it is mounted, and of some others.
-pub(crate) fn sample(disk: &dyn WritableDevice) -> Result<u32, DeviceError> {
-    let size = disk.size_bytes();
+/// Checksum of parts of the first bytes of a disk that a filesystem writes whenever it is mounted, and of some others.
+pub(crate) fn sample(disk: &dyn WritableDevice, size: u64) -> Result<u32, DeviceError> {
     let spread =
         (1..=SAMPLES).map(|part| (size / (SAMPLES + 1) * part / SAMPLE_BYTES * SAMPLE_BYTES, SAMPLE_BYTES));
     let parts = [(0, BEGIN_BYTES), (size.saturating_sub(END_BYTES), END_BYTES)].into_iter().chain(spread);

@@ -33,6 +33,8 @@ const GET_FREE: Opcode = 0x4c82;
 const CONFIGURE: Opcode = 0x4c0a;
 /// `LOOP_CLR_FD`.
 const CLEAR: Opcode = 0x4c01;
+/// `LOOP_SET_CAPACITY`.
+const SET_CAPACITY: Opcode = 0x4c07;
 /// `LO_FLAGS_AUTOCLEAR`.
 pub(crate) const AUTOCLEAR: u32 = 4;
 /// `LO_FLAGS_DIRECT_IO`.
@@ -90,6 +92,16 @@ impl LoopDevice {
     pub fn set_queue(&self, property: &str, value: &str) -> io::Result<()> {
         let name = self.path.file_name().unwrap_or_default();
         std::fs::write(Path::new("/sys/block").join(name).join("queue").join(property), value)
+    }
+
+    /// Takes the present size of its file.
+    ///
+    /// # Errors
+    /// Those of open(2) and of the ioctl.
+    pub fn refresh_size(&self) -> io::Result<()> {
+        let device = rustix::fs::open(&self.path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        // SAFETY: the ioctl takes no argument.
+        Ok(unsafe { ioctl(&device, NoArg::<SET_CAPACITY>::new()) }?)
     }
 
     /// Detaches it, after some properties of its queue were set, which stay with its number for the next user. Does

@@ -4,7 +4,7 @@ use super::mount::{can_mount, is_mounted};
 use super::support::{brindle, brindle_fails, brindle_prints, brindle_succeeds, is_root, text};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -221,4 +221,46 @@ fn filesystems_on_a_cache_survive_the_death_of_its_server() {
         assert!(on_device(check, &pair), "{check}");
         brindle_succeeds(pair.cache(&["stop"]));
     }
+}
+
+#[test]
+fn disk_that_grows_is_shown_at_its_new_size() {
+    if !can_mount() {
+        return;
+    }
+    let mut pair = Pair::new("back", 16, 64);
+    let is_attached = is_root("a loop device");
+    pair.load(if is_attached { &["--attach"] } else { &[] });
+    let size = |pair: &Pair| {
+        let mut device = File::open(&pair.device).expect("served");
+        device.seek(SeekFrom::End(0)).expect("it has an end")
+    };
+    assert_eq!(size(&pair), 64 << 20);
+    File::options()
+        .write(true)
+        .open(pair.at("disk"))
+        .and_then(|disk| disk.set_len(96 << 20))
+        .expect("sparse");
+    assert_eq!((size(&pair), pair.number("disk_bytes")), (64 << 20, 64 << 20), "not yet");
+    brindle_succeeds(pair.cache(&["grow"]));
+    assert_eq!((size(&pair), pair.number("disk_bytes")), (96 << 20, 96 << 20));
+    write_at(&pair.device, 7, 80 << 20);
+    pair.kill();
+    pair.clear();
+    pair.load(&[]);
+    assert_eq!((size(&pair), byte_at(&pair.device, 80 << 20)), (96 << 20, 7));
+    File::options()
+        .write(true)
+        .open(pair.at("disk"))
+        .and_then(|disk| disk.set_len(90 << 20))
+        .expect("sparse");
+    let said = brindle_fails(1, pair.cache(&["grow"]));
+    assert!(said.contains("cannot grow the cache"), "{said}");
+    File::options()
+        .write(true)
+        .open(pair.at("disk"))
+        .and_then(|disk| disk.set_len(96 << 20))
+        .expect("sparse");
+    brindle_succeeds(pair.cache(&["stop"]));
+    assert_eq!(byte_at(&pair.at("disk"), 80 << 20), 7);
 }

@@ -266,6 +266,29 @@ fn caches_of_a_mounted_pool_are_shown_and_changed() {
 }
 
 #[test]
+fn pool_takes_what_a_cached_disk_has_become_larger_by() {
+    if !can_mount() {
+        return;
+    }
+    let mut pool = Pool::make();
+    pool.mount();
+    pool.write(0);
+    let place = pool.place();
+    let disk = File::options().write(true).open(pool.at("disk0")).expect("ours");
+    disk.set_len(DISK_BYTES + (256 << 20)).expect("sparse");
+    brindle_succeeds(["cache", "grow", text(&place)]);
+    assert_eq!(pool.numbers("disk_bytes"), [DISK_BYTES + (256 << 20), DISK_BYTES]);
+    brindle_succeeds(["filesystem", "resize", "1:max", text(&place)]);
+    pool.write(1);
+    pool.end();
+    let [disk0, disk1] = ["disk0", "disk1"].map(|name| text(&pool.at(name)).to_owned());
+    check(&[&disk0, &disk1]);
+    let said = brindle_prints(["inspect", "dump-super", &disk0]);
+    let found = said.lines().find(|line| line.starts_with("dev_item.total_bytes")).expect("a field");
+    assert!(found.ends_with(&(DISK_BYTES + (256 << 20)).to_string()), "{found}");
+}
+
+#[test]
 fn destroyed_cache_tells_its_losses_and_the_mirror_has_all() {
     if !can_mount() {
         return;

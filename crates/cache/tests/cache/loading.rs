@@ -62,10 +62,8 @@ fn devices_of_other_sizes_are_refused() {
     let [flash, disk] = SMALL.devices();
     drop(SMALL.create(&[Arc::clone(&flash), Arc::clone(&disk)]));
     let other = |bytes| Arc::new(ImageDevice::new("other", Image::new(bytes), DeviceClass::Unknown));
-    for bytes in [SMALL.disk_bytes - 4096, SMALL.disk_bytes + 4096] {
-        let refused = open(&[Arc::clone(&flash), other(bytes)], false);
-        assert!(matches!(refused, Err(CacheError::Size { expected, .. }) if expected == SMALL.disk_bytes));
-    }
+    let refused = open(&[Arc::clone(&flash), other(SMALL.disk_bytes - 4096)], false);
+    assert!(matches!(refused, Err(CacheError::Size { expected, .. }) if expected == SMALL.disk_bytes));
     flash.set_size(SMALL.flash_bytes - 4096).expect("it works");
     assert!(matches!(open(&[flash, disk], false), Err(CacheError::Size { .. })));
 }

@@ -2,6 +2,7 @@
 
 mod crash;
 mod faults;
+mod growth;
 mod loading;
 mod mirror;
 mod model;

@@ -3,6 +3,7 @@
 mod change;
 mod create;
 mod destroy;
+mod grow;
 mod load;
 mod mirror;
 mod stat;
@@ -45,6 +46,7 @@ pub(crate) enum CacheCommand {
     Load(load::LoadCommand),
     Stat(stat::StatCommand),
     Set(change::SetCommand),
+    Grow(grow::GrowCommand),
     Stop(change::StopCommand),
     Mirror(mirror::MirrorCommand),
     Destroy(destroy::DestroyCommand),
@@ -57,6 +59,7 @@ pub(crate) fn run(command: &CacheCommand) -> Result<ExitCode> {
         CacheCommand::Load(command) => load::run(command),
         CacheCommand::Stat(command) => stat::run(command),
         CacheCommand::Set(command) => change::set(command),
+        CacheCommand::Grow(command) => grow::run(command),
         CacheCommand::Stop(command) => change::stop(command),
         CacheCommand::Mirror(command) => mirror::run(command),
         CacheCommand::Destroy(command) => destroy::run(command),
