@@ -1,7 +1,7 @@
 //! Memory for long requests, on huge pages.
 //!
-//! A device is told of a direct request by physically contiguous segments, and takes so many at a time. On pages of 4 KiB a request of
-//! 1 MiB has 256 of them: a queue of virtio with room for 256 descriptors is full with one such request, whatever is
+//! A device is told of a direct request by physically contiguous segments, and takes a limited number of them at a time. On pages of 4 KiB a
+//! request of 1 MiB has 256: a queue of virtio with room for 256 descriptors is full with one such request, whatever is
 //! submitted beside it. On a huge page it has one. Where the host gives no huge pages (`transparent_hugepage` is `never`,
 //! or memory is in pieces), the memory is as any other.
 #![expect(unsafe_code, reason = "mappings of memory; the module has all of it")]

@@ -50,7 +50,7 @@ fn check_device(examination: &Examination<'_>, device: &dyn Device, of_pool: &Su
         if offset + size > device.size_bytes() {
             break;
         }
-        ledger.count(page::SUPERBLOCKS, Statistics { blocks: 1, bytes: size, items: 0 });
+        ledger.count(page::SUPERBLOCKS, Statistics { blocks: 0, bytes: size, items: 1 });
         let mut bytes = [0; SUPERBLOCK_SIZE];
         let read = device.read_at(offset, &mut bytes).map_err(|error| error.to_string());
         let parsed = read.and_then(|()| Superblock::parse(&bytes, offset).map_err(|defect| text(&defect)));
