@@ -117,7 +117,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("temporary directory");
         let at = |name: &str| directory.path().join(name).to_str().expect("UTF-8").to_owned();
         for (one, other, there) in
-            [("a", "b", "a"), ("a", "b", "b"), ("a+1", "b", "b"), ("a+1", "b:2", "a+1")]
+            [("a", "b", "a"), ("a", "b", "b"), ("a+1", "b", "b"), ("a+1", "b", "a+1"), ("a", "b:2", "b:2")]
         {
             std::fs::write(at(there), "").expect("room");
             let word = format!("cache:{}+{}:c", at(one), at(other));

@@ -311,10 +311,10 @@ fn logs_that_a_crash_has_left_between_superblocks_are_of_one_history() {
         for (older, newer) in [(0, 2), (1, 2), (0, 1)] {
             for mask in 0..1 << count {
                 let what = format!("{} {older} {newer} {mask:b}", profile.attributes().name);
-                for index in 0..count {
-                    copy(&cut_off(&pool.images[index]), &pool.images[index]);
+                for (index, image) in pool.images.iter().enumerate() {
+                    copy(&cut_off(image), image);
                     let state = if mask >> index & 1 == 0 { older } else { newer };
-                    let file = File::options().write(true).open(&pool.images[index]).expect("there");
+                    let file = File::options().write(true).open(image).expect("there");
                     file.write_all_at(&states[state][index], SUPERBLOCK.0).expect("room");
                 }
                 let filesystem = open(&pool.images, false).unwrap_or_else(|error| panic!("{what}: {error}"));
