@@ -3,6 +3,7 @@
 use super::output_file::OutputFile;
 use super::target::Directory;
 use super::{Context, Failure, count};
+use brindle_device::Buffer;
 use brindle_fs::{Attributes, FsError, OpenFile, Whence};
 use rustix::io::Errno;
 use std::ops::Deref;
@@ -95,7 +96,7 @@ pub(super) type Batch<'c> = Vec<Job<'c>>;
 
 /// Does jobs until there are no more.
 pub(super) fn work<'c>(context: &'c Context<'c>, queue: &Mutex<Receiver<Batch<'c>>>) {
-    let mut buffer = Vec::new();
+    let mut buffer = Buffer::new(0);
     loop {
         let batch = queue.lock().expect("no thread panics with it").recv();
         let Ok(batch) = batch else { return };
@@ -107,7 +108,7 @@ pub(super) fn work<'c>(context: &'c Context<'c>, queue: &Mutex<Receiver<Batch<'c
     }
 }
 
-fn act<'c>(context: &'c Context<'c>, job: Job<'c>, buffer: &mut Vec<u8>) {
+fn act<'c>(context: &'c Context<'c>, job: Job<'c>, buffer: &mut Buffer) {
     match job {
         Job::File { directory, name, attributes } => file(context, directory, &name, attributes, buffer),
         Job::Segment { file, start, end } => copy(context, &file, start..end, buffer),
@@ -121,7 +122,7 @@ pub(super) fn whole<'c>(
     name: &[u8],
     attributes: Attributes,
 ) {
-    file(context, directory, name, attributes, &mut Vec::new());
+    file(context, directory, name, attributes, &mut Buffer::new(0));
 }
 
 fn file<'c>(
@@ -129,7 +130,7 @@ fn file<'c>(
     directory: Arc<Directory<'c>>,
     name: &[u8],
     attributes: Attributes,
-    buffer: &mut Vec<u8>,
+    buffer: &mut Buffer,
 ) {
     let path = directory.path_of(name);
     match Filling::make(context, directory, name, attributes, 1) {
@@ -155,7 +156,7 @@ impl From<FsError> for Cut {
 }
 
 /// Copies a range; what goes wrong is reported, once for each kind of failure.
-fn copy(context: &Context<'_>, file: &OutputFile<'_>, range: std::ops::Range<u64>, buffer: &mut Vec<u8>) {
+fn copy(context: &Context<'_>, file: &OutputFile<'_>, range: std::ops::Range<u64>, buffer: &mut Buffer) {
     match copy_range(context, file, range, buffer) {
         Ok(()) => file.part_is_done(),
         Err(Cut::Read(failure)) => {
@@ -175,7 +176,7 @@ fn copy_range(
     context: &Context<'_>,
     file: &OutputFile<'_>,
     range: std::ops::Range<u64>,
-    buffer: &mut Vec<u8>,
+    buffer: &mut Buffer,
 ) -> Result<(), Cut> {
     if range.is_empty() {
         return Ok(());
@@ -184,7 +185,7 @@ fn copy_range(
     let length =
         usize::try_from(range.end - range.start).map_or(CHUNK_BYTES, |length| length.min(CHUNK_BYTES));
     if buffer.len() < length {
-        buffer.resize(length, 0);
+        *buffer = Buffer::new(length);
     }
     let mut copy = Copy { context, file, source, lost_bytes: 0, first_error: None };
     let result = copy.data(range, &mut buffer[..]);
