@@ -142,7 +142,12 @@ struct Context<'e> {
     syncs_each: AtomicBool,
 }
 
-impl Context<'_> {
+impl<'e> Context<'e> {
+    fn new(filesystem: &'e Filesystem, options: ExtractOptions, observer: &'e dyn ExtractObserver) -> Self {
+        let (unnamed_files, syncs_each) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { filesystem, options, observer, counts: Counts::default(), unnamed_files, syncs_each }
+    }
+
     /// Tells of something that could not be extracted.
     fn fail(&self, path: &[u8], failure: impl Into<Failure>) {
         self.observer.failed(path, &failure.into());
@@ -165,14 +170,7 @@ pub fn extract(
     options: ExtractOptions,
     observer: &dyn ExtractObserver,
 ) -> Result<Extracted, ExtractError> {
-    let context = Context {
-        filesystem,
-        options,
-        observer,
-        counts: Counts::default(),
-        unnamed_files: AtomicBool::new(false),
-        syncs_each: AtomicBool::new(false),
-    };
+    let context = Context::new(filesystem, options, observer);
     run(&context, inode, name, destination)?;
     Ok(context.counts.sum())
 }

@@ -5,9 +5,7 @@
 
 use super::listing::{Listing, joined};
 use super::standing::{Standing, compare, kind_name};
-use super::{
-    Context, Counts, ExtractError, ExtractObserver, ExtractOptions, Extracted, Failure, Note, count,
-};
+use super::{Context, ExtractError, ExtractObserver, ExtractOptions, Extracted, Failure, Note, count};
 use brindle_fs::{Attributes, DirectoryEntry, FileType, Filesystem, FsError, InodeId};
 use brindle_ondisk::item::FileExtent;
 use brindle_ondisk::{Item, KeyType};
@@ -20,7 +18,7 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Path of a directory that is looked at: nothing of it is opened for reading its names.
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -37,14 +35,7 @@ pub fn survey(
     options: ExtractOptions,
     observer: &dyn ExtractObserver,
 ) -> Result<Extracted, ExtractError> {
-    let context = Context {
-        filesystem,
-        options,
-        observer,
-        counts: Counts::default(),
-        unnamed_files: AtomicBool::new(false),
-        syncs_each: AtomicBool::new(false),
-    };
+    let context = Context::new(filesystem, options, observer);
     let mut survey = Survey { context: &context, lost: lost_chunks(filesystem), seen: HashSet::new() };
     let attributes = filesystem.attributes(inode)?;
     if attributes.kind == FileType::Directory {
