@@ -107,6 +107,7 @@ pub use interruption::{before_effects, while_wanted};
 pub use items::xattr::Xattr;
 pub use namespace::RenameMode;
 pub use new_inode::NewInode;
+pub use read::bytes::FileBytes;
 pub use read::seek::Whence;
 pub use read::stored::StoredExtent;
 pub use statfs::SpaceStatistics;

@@ -7,7 +7,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use zerocopy::IntoBytes;
 
-/// Parts of an answer behind its header, at most.
+/// Parts of an answer behind its header that need no allocation.
 const PARTS_MAX: usize = 3;
 
 /// Descriptor of `/dev/fuse` that a mount belongs to.
@@ -79,10 +79,15 @@ impl Descriptor {
         let length = size_of::<OutHeader>() + parts.iter().map(|part| part.len()).sum::<usize>();
         let length = u32::try_from(length).map_err(|_| Errno::OVERFLOW)?;
         let header = OutHeader { length, error, unique };
-        let mut slices = [IoSlice::new(&[]); 1 + PARTS_MAX];
+        let (mut few, mut many) = ([IoSlice::new(&[]); 1 + PARTS_MAX], Vec::new());
+        let slices = if parts.len() <= PARTS_MAX {
+            &mut few[..=parts.len()]
+        } else {
+            many.resize(1 + parts.len(), IoSlice::new(&[]));
+            &mut many[..]
+        };
         slices[0] = IoSlice::new(header.as_bytes());
-        let used = &mut slices[1..=parts.len()];
-        used.iter_mut().zip(parts).for_each(|(slice, part)| *slice = IoSlice::new(part));
-        rustix::io::writev(&self.0, &slices[..=parts.len()]).map(drop)
+        slices[1..].iter_mut().zip(parts).for_each(|(slice, part)| *slice = IoSlice::new(part));
+        rustix::io::writev(&self.0, slices).map(drop)
     }
 }

@@ -9,7 +9,6 @@ use crate::wire::{
     StatxTime, WriteOut,
 };
 use rustix::io::Errno;
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::{FromBytes, IntoBytes};
@@ -76,30 +75,6 @@ pub mod kind {
     pub struct Copied {
         /// The answer has 64 bits.
         pub(crate) is_wide: bool,
-    }
-}
-
-/// Length of a page, in bytes; of larger ones it is a part, which is as good.
-const PAGE_BYTES: usize = 4096;
-
-thread_local! {
-    /// Buffer of answers that are filled: as large as the largest request, and kept, for fresh memory costs more than the copy.
-    static BUFFER: RefCell<PageBuffer> = const { RefCell::new(PageBuffer(Vec::new())) };
-}
-
-/// Bytes that begin at a page. Large allocations begin 16 bytes behind one, and some processors copy from pages to there at a tenth of
-/// their speed (AMD's, by `rep movsb`, where the target lies less than 64 bytes behind the source, modulo 4096).
-#[derive(Debug)]
-struct PageBuffer(Vec<u8>);
-
-impl PageBuffer {
-    /// The first bytes; their contents are unspecified.
-    fn first(&mut self, size: usize) -> &mut [u8] {
-        if self.0.len() < size + PAGE_BYTES {
-            self.0.resize(size + PAGE_BYTES, 0);
-        }
-        let start = self.0.as_ptr().align_offset(PAGE_BYTES);
-        &mut self.0[start..start + size]
     }
 }
 
@@ -356,22 +331,34 @@ impl Reply<kind::Data> {
         self.ok(&[&data[..length]]);
     }
 
-    /// Answers with as many bytes as `fill` returns, of a buffer of the size that was asked for. Where the kernel fetches the answer
-    /// from memory that it shares with us, that is the buffer, and the bytes are not copied.
-    pub fn fill(mut self, fill: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) {
+    /// Answers with bytes in parts that follow each other; those that are more than was asked for are left out.
+    pub fn parts<'b>(self, parts: impl IntoIterator<Item = &'b [u8]>) {
+        let mut room = self.kind.bytes_max;
+        let cut = |part: &'b [u8]| {
+            let part = &part[..part.len().min(room)];
+            room -= part.len();
+            part
+        };
+        let parts: Vec<&[u8]> = parts.into_iter().map(cut).filter(|part| !part.is_empty()).collect();
+        self.ok(&parts);
+    }
+
+    /// Upper bound on the bytes of the answer.
+    pub fn bytes_max(&self) -> usize {
+        self.kind.bytes_max
+    }
+
+    /// Answers with as many bytes as `fill` returns, where the kernel fetches the answer from memory that it shares with us: that is
+    /// the buffer. Elsewhere the reply is given back.
+    pub fn fill_in_place(mut self, fill: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) -> Option<Self> {
         let size = self.kind.bytes_max;
-        if self.kind.is_in_place
-            && let Some(mut lent) = self.way.lend()
-        {
-            let filled = fill(lent.payload(size));
-            self.is_answered = true;
-            lent.answer(self.unique, filled.map(|length| length.min(size)));
-            return;
-        }
-        BUFFER.with_borrow_mut(|buffer| {
-            let buffer = buffer.first(size);
-            self.settle(fill(buffer), |reply, length| reply.data(&buffer[..length]));
-        });
+        let Some(mut lent) = self.kind.is_in_place.then(|| self.way.lend()).flatten() else {
+            return Some(self);
+        };
+        let filled = fill(lent.payload(size));
+        self.is_answered = true;
+        lent.answer(self.unique, filled.map(|length| length.min(size)));
+        None
     }
 }
 
@@ -562,15 +549,6 @@ impl Opened {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bytes_to_be_filled_begin_at_a_page() {
-        let mut buffer = PageBuffer(Vec::new());
-        for size in [1 << 20, 100, 4096, (1 << 20) + 1] {
-            let first = buffer.first(size);
-            assert_eq!((first.len(), first.as_ptr().addr() % PAGE_BYTES), (size, 0));
-        }
-    }
 
     #[test]
     fn nodes_of_a_listing_are_found() {

@@ -46,7 +46,8 @@ pub use lease::{
     check_leases, find_leases,
 };
 pub use parity::syndromes;
-pub use read::{ParityRow, read_for};
+pub use read::{FetchedData, ParityRow, read_for};
+pub use read_state::FetchedBytes;
 pub use replace::{ReplaceError, Replacement};
 pub use rescue::Rescue;
 pub use scan::{OpenOptions, UnusedDevice, UnusedReason};

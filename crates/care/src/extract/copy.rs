@@ -3,10 +3,10 @@
 use super::output_file::OutputFile;
 use super::target::Directory;
 use super::{Context, Failure, count};
-use brindle_device::Buffer;
 use brindle_fs::{Attributes, FsError, OpenFile, Whence};
+use brindle_ondisk::{to_u64, to_usize};
 use rustix::io::Errno;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 pub(super) const SEGMENT_BYTES: u64 = 64 << 20;
 /// Bytes that are read and written at once: few enough that they are still in the second-level cache of a core when
 /// they are written.
-const CHUNK_BYTES: usize = 512 << 10;
+const CHUNK_BYTES: u64 = 512 << 10;
 /// Unit in bytes that is given up together where data can't be had.
 const SECTOR_BYTES: usize = 4096;
 
@@ -96,22 +96,21 @@ pub(super) type Batch<'c> = Vec<Job<'c>>;
 
 /// Does jobs until there are no more.
 pub(super) fn work<'c>(context: &'c Context<'c>, queue: &Mutex<Receiver<Batch<'c>>>) {
-    let mut buffer = Buffer::new(0);
     loop {
         let batch = queue.lock().expect("no thread panics with it").recv();
         let Ok(batch) = batch else { return };
         for job in batch {
             if !context.observer.is_stopped() {
-                act(context, job, &mut buffer);
+                act(context, job);
             }
         }
     }
 }
 
-fn act<'c>(context: &'c Context<'c>, job: Job<'c>, buffer: &mut Buffer) {
+fn act<'c>(context: &'c Context<'c>, job: Job<'c>) {
     match job {
-        Job::File { directory, name, attributes } => file(context, directory, &name, attributes, buffer),
-        Job::Segment { file, start, end } => copy(context, &file, start..end, buffer),
+        Job::File { directory, name, attributes } => whole(context, directory, &name, attributes),
+        Job::Segment { file, start, end } => copy(context, &file, start..end),
     }
 }
 
@@ -122,19 +121,9 @@ pub(super) fn whole<'c>(
     name: &[u8],
     attributes: Attributes,
 ) {
-    file(context, directory, name, attributes, &mut Buffer::new(0));
-}
-
-fn file<'c>(
-    context: &'c Context<'c>,
-    directory: Arc<Directory<'c>>,
-    name: &[u8],
-    attributes: Attributes,
-    buffer: &mut Buffer,
-) {
     let path = directory.path_of(name);
     match Filling::make(context, directory, name, attributes, 1) {
-        Ok(file) => copy(context, &file, 0..file.attributes.size, buffer),
+        Ok(file) => copy(context, &file, 0..file.attributes.size),
         Err(error) => context.fail(&path, Failure::Make(error)),
     }
 }
@@ -156,8 +145,8 @@ impl From<FsError> for Cut {
 }
 
 /// Copies a range; what goes wrong is reported, once for each kind of failure.
-fn copy(context: &Context<'_>, file: &OutputFile<'_>, range: std::ops::Range<u64>, buffer: &mut Buffer) {
-    match copy_range(context, file, range, buffer) {
+fn copy(context: &Context<'_>, file: &OutputFile<'_>, range: Range<u64>) {
+    match copy_range(context, file, range) {
         Ok(()) => file.part_is_done(),
         Err(Cut::Read(failure)) => {
             context.fail(&file.path, failure);
@@ -172,23 +161,13 @@ fn copy(context: &Context<'_>, file: &OutputFile<'_>, range: std::ops::Range<u64
     }
 }
 
-fn copy_range(
-    context: &Context<'_>,
-    file: &OutputFile<'_>,
-    range: std::ops::Range<u64>,
-    buffer: &mut Buffer,
-) -> Result<(), Cut> {
+fn copy_range(context: &Context<'_>, file: &OutputFile<'_>, range: Range<u64>) -> Result<(), Cut> {
     if range.is_empty() {
         return Ok(());
     }
     let source = context.filesystem.open_file(file.attributes.id)?;
-    let length =
-        usize::try_from(range.end - range.start).map_or(CHUNK_BYTES, |length| length.min(CHUNK_BYTES));
-    if buffer.len() < length {
-        *buffer = Buffer::new(length);
-    }
     let mut copy = Copy { context, file, source, lost_bytes: 0, first_error: None };
-    let result = copy.data(range, &mut buffer[..]);
+    let result = copy.data(range);
     if let Some(first) = copy.first_error {
         file.is_damaged();
         context.fail(&file.path, Failure::Unreadable { bytes: copy.lost_bytes, first });
@@ -207,10 +186,10 @@ struct Copy<'a, 'c> {
 
 impl Copy<'_, '_> {
     /// Copies the data of the range, and leaves out the holes.
-    fn data(&mut self, range: std::ops::Range<u64>, buffer: &mut [u8]) -> Result<(), Cut> {
+    fn data(&mut self, range: Range<u64>) -> Result<(), Cut> {
         let filesystem = self.context.filesystem;
         if !self.file.may_have_holes() {
-            return self.run(range, buffer);
+            return self.run(range);
         }
         let mut at = range.start;
         while at < range.end {
@@ -219,7 +198,7 @@ impl Copy<'_, '_> {
                 break;
             };
             let end = seek(start, Whence::Hole)?.unwrap_or(range.end).clamp(start, range.end);
-            self.run(start..end, buffer)?;
+            self.run(start..end)?;
             // A run of no length would never end.
             at = end.max(start + 1);
         }
@@ -227,40 +206,45 @@ impl Copy<'_, '_> {
     }
 
     /// Copies a range without holes.
-    fn run(&mut self, range: std::ops::Range<u64>, buffer: &mut [u8]) -> Result<(), Cut> {
+    fn run(&mut self, range: Range<u64>) -> Result<(), Cut> {
         let mut at = range.start;
         while at < range.end {
             if self.context.observer.is_stopped() {
                 return Err(Cut::Stopped);
             }
-            let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
-            let want = left.min(buffer.len());
-            let read = self.context.filesystem.read(&self.source, at, &mut buffer[..want]);
-            match read {
-                Ok(0) => return Err(Cut::Read(Failure::Short(at))),
-                Ok(read) => self.write(at, &buffer[..read])?,
+            let end = range.end.min(at + CHUNK_BYTES);
+            match self.context.filesystem.read_bytes(&self.source, at, to_usize(end - at)) {
+                Ok(bytes) => {
+                    let start = at;
+                    for part in bytes.parts().filter(|part| !part.is_empty()) {
+                        self.write(at, part)?;
+                        at += to_u64(part.len());
+                    }
+                    if at == start {
+                        return Err(Cut::Read(Failure::Short(at)));
+                    }
+                }
                 Err(error) => {
                     self.first_error.get_or_insert(error);
-                    self.salvage(at, &mut buffer[..want])?;
-                    at += brindle_ondisk::to_u64(want);
-                    continue;
+                    self.salvage(at..end)?;
+                    at = end;
                 }
             }
-            at += read.map_or(0, brindle_ondisk::to_u64);
         }
         Ok(())
     }
 
     /// Copies what can be had of a range, sector by sector; the rest is left a hole.
-    fn salvage(&mut self, start: u64, buffer: &mut [u8]) -> Result<(), Cut> {
+    fn salvage(&mut self, range: Range<u64>) -> Result<(), Cut> {
         self.file.set_size().map_err(|error| Cut::Write(Failure::SizeLost(error)))?;
-        let mut at = start;
-        for sector in buffer.chunks_mut(SECTOR_BYTES) {
+        let (mut at, mut buffer) = (range.start, [0; SECTOR_BYTES]);
+        while at < range.end {
+            let sector = &mut buffer[..SECTOR_BYTES.min(to_usize(range.end - at))];
             match self.context.filesystem.read(&self.source, at, sector) {
                 Ok(read) => self.write(at, &sector[..read])?,
-                Err(_) => self.lost_bytes += brindle_ondisk::to_u64(sector.len()),
+                Err(_) => self.lost_bytes += to_u64(sector.len()),
             }
-            at += brindle_ondisk::to_u64(sector.len());
+            at += to_u64(sector.len());
         }
         Ok(())
     }
@@ -268,7 +252,7 @@ impl Copy<'_, '_> {
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Cut> {
         let written = self.file.file().write_all_at(bytes, at);
         written.map_err(|error| Cut::Write(Failure::Write(error)))?;
-        let bytes = brindle_ondisk::to_u64(bytes.len());
+        let bytes = to_u64(bytes.len());
         self.context.counts.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.context.observer.wrote(bytes);
         Ok(())

@@ -8,6 +8,7 @@ use crate::data::defragment::{ContentsWish, DefragmentedContents};
 use crate::error::FsError;
 use crate::extent::open_file::OpenFile;
 use crate::filesystem::Filesystem;
+use crate::read::bytes::FileBytes;
 use crate::read::seek::Whence;
 use crate::read::stored::StoredExtent;
 use brindle_tree::Committed;
@@ -17,6 +18,12 @@ impl Filesystem {
     /// Reads from `offset` on, as much as there is and `buffer` holds. Returns how much; 0 at the end.
     pub fn read(&self, file: &OpenFile, offset: u64, buffer: &mut [u8]) -> Result<usize, FsError> {
         self.parts.reader.read(file, offset, buffer)
+    }
+
+    /// Reads like [`read`](Self::read), as much as there is and at most `length` bytes, and leaves the bytes where the devices have put
+    /// them, if they were fetched before.
+    pub fn read_bytes(&self, file: &OpenFile, offset: u64, length: usize) -> Result<FileBytes, FsError> {
+        self.parts.reader.read_bytes(file, offset, length)
     }
 
     /// The first offset from `offset` on that is what is looked for; `None` where there is no such (`ENXIO`).

@@ -1,5 +1,9 @@
 //! Reading the contents of a file.
+//!
+//! A reader brings a buffer, which is filled from memory and from the devices ([`Reader::read`]), or takes the bytes in the memory
+//! that they were fetched into ([`Reader::read_bytes`]).
 
+pub(crate) mod bytes;
 pub(crate) mod rescue;
 pub(crate) mod seek;
 pub(crate) mod stored;

@@ -94,7 +94,11 @@ impl Adapter {
     }
 
     fn read(&self, (node, handle): (u64, u64), offset: u64, reply: Reply<kind::Data>) {
-        reply.fill(|buffer| self.operations.contents.read(node, handle, offset, buffer));
+        let contents = &self.operations.contents;
+        let fill = |buffer: &mut [u8]| contents.read_into(node, handle, offset, buffer);
+        let Some(reply) = reply.fill_in_place(fill) else { return };
+        let read = contents.read(node, handle, offset, reply.bytes_max());
+        reply.settle(read, |reply, contents| reply.parts(contents.parts()));
     }
 
     fn seek(&self, (node, handle): (u64, u64), offset: u64, whence: u32, reply: Reply<kind::Offset>) {

@@ -8,7 +8,7 @@ use super::invalidations::Invalidations;
 use super::privileges::Privileges;
 use crate::errno::number;
 use crate::permission::Caller;
-use brindle_fs::{AllocateMode, Filesystem, OpenFile, RangePair, SetIdRight, Whence};
+use brindle_fs::{AllocateMode, FileBytes, Filesystem, FsError, OpenFile, RangePair, SetIdRight, Whence};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
@@ -57,19 +57,39 @@ impl Contents {
         Self { filesystem, files, invalidations, privileges, durability, access_times, append_only }
     }
 
-    /// Fills the buffer from `offset` on; less only at the end of the file.
+    /// Bytes from `offset` on, in the memory that they were read into; less than `length` only at the end of the file.
     pub(crate) fn read(
+        &self,
+        node: u64,
+        handle: u64,
+        offset: u64,
+        length: usize,
+    ) -> Result<FileBytes, Errno> {
+        self.with_read_file(node, handle, |file| self.filesystem.read_bytes(file, offset, length))
+    }
+
+    /// Fills the buffer from `offset` on; less only at the end of the file.
+    pub(crate) fn read_into(
         &self,
         node: u64,
         handle: u64,
         offset: u64,
         buffer: &mut [u8],
     ) -> Result<usize, Errno> {
+        self.with_read_file(node, handle, |file| self.filesystem.read(file, offset, buffer))
+    }
+
+    fn with_read_file<T>(
+        &self,
+        node: u64,
+        handle: u64,
+        read: impl FnOnce(&OpenFile) -> Result<T, FsError>,
+    ) -> Result<T, Errno> {
         let Some(handle) = self.files.handle(handle)? else {
-            return number(self.filesystem.read(&*self.files.without_handle(node)?, offset, buffer));
+            return number(read(&*self.files.without_handle(node)?));
         };
         self.access_times.note_read(&handle);
-        number(self.filesystem.read(&handle.file, offset, buffer))
+        number(read(&handle.file))
     }
 
     pub(crate) fn seek(&self, node: u64, handle: u64, offset: u64, whence: Whence) -> Result<u64, Errno> {

@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(operations.nodes.stat(0).unwrap_err(), Errno::STALE);
         assert_eq!(operations.nodes.stat(1 << 40).unwrap_err(), Errno::STALE);
         assert_eq!(operations.nodes.stat(300 << 48 | 257).unwrap_err(), Errno::NOENT, "no such subvolume");
-        assert_eq!(operations.contents.read(ROOT_NODE, 0, 0, &mut [0; 10]), Err(Errno::ISDIR));
+        assert_eq!(operations.contents.read_into(ROOT_NODE, 0, 0, &mut [0; 10]), Err(Errno::ISDIR));
         assert_eq!(operations.attributes.read_link(ROOT_NODE), Err(Errno::INVAL));
         assert_eq!(operations.xattrs.get(ROOT_NODE, b"user.none"), Err(Errno::NODATA));
         let caller = Caller { told: Some(Ids { uid: 0, gid: 0 }), pid: 0 };
@@ -344,7 +344,8 @@ mod tests {
                 match stat.kind {
                     FileType::Directory => left.push(stat.ino),
                     FileType::Regular => {
-                        let length = operations.contents.read(stat.ino, 0, 0, &mut [0; 100]).expect("read");
+                        let length =
+                            operations.contents.read_into(stat.ino, 0, 0, &mut [0; 100]).expect("read");
                         assert_eq!(length as u64, stat.size.min(100));
                         files += 1;
                     }

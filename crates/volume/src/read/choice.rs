@@ -28,6 +28,13 @@ const CACHED_SHARE_MAX: u64 = 8;
 /// Shortest range whose fetches tell how fast a device is, in bytes.
 const WATCHED_BYTES_MIN: u64 = 1 << 20;
 
+/// The run of at most `length` bytes that begins at an offset of a chunk.
+fn run_within(chunk: &Chunk, offset: u64, length: u64) -> Run {
+    let mut run = chunk.layout.run_at(offset);
+    run.length = run.length.min(length).min(chunk.length - offset);
+    run
+}
+
 impl Pool {
     /// Returns true if reads of devices are counted. A policy that looks at them has nothing to choose in a pool of one.
     pub(super) fn keeps_count(&self) -> bool {
@@ -37,8 +44,7 @@ impl Pool {
 
     /// The piece of at most `length` bytes that begins at an offset of a chunk. Mirrors may take turns.
     pub(super) fn piece(&self, chunk: &Chunk, offset: u64, length: u64) -> Piece {
-        let mut run = chunk.layout.run_at(offset);
-        run.length = run.length.min(length).min(chunk.length - offset);
+        let mut run = run_within(chunk, offset, length);
         let at = chunk.start.get() + offset;
         let found = {
             let mut prefetched = self.choosing.prefetched();
@@ -71,6 +77,14 @@ impl Pool {
             run.length = run.length.min(end);
         }
         Piece { run, way, prefetched: None }
+    }
+
+    /// The same, if it was fetched in advance. No policy is asked.
+    pub(super) fn fetched_piece(&self, chunk: &Chunk, offset: u64, length: u64) -> Option<Piece> {
+        let at = chunk.start.get() + offset;
+        let found = self.choosing.prefetched().find(at).filter(|found| found.part.is_some())?;
+        let run = run_within(chunk, offset, length.min(found.end - at));
+        Some(Piece { run, way: found.way, prefetched: Some(found) })
     }
 
     /// The way to try first.

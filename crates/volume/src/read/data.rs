@@ -15,7 +15,7 @@ const BYPASS_BYTES_MIN: u64 = 256 << 10;
 
 /// The checksums that the sectors of a piece should have.
 #[derive(Clone, Copy)]
-struct Expected<'a> {
+pub(super) struct Expected<'a> {
     checksums: DataChecksums<'a>,
     algorithm: ChecksumType,
     sector_bytes: usize,
@@ -28,13 +28,24 @@ struct Expected<'a> {
 }
 
 impl Expected<'_> {
+    /// Goes on to the piece behind one of a length in bytes.
+    pub(super) fn pass(&mut self, bytes: usize) {
+        self.first_sector += bytes / self.sector_bytes;
+    }
+
+    /// Returns true if all sectors of the piece are as they should be.
+    pub(super) fn accepts(&self, piece: &[u8]) -> bool {
+        let mut sectors = piece.chunks(self.sector_bytes).enumerate();
+        self.checksums.are_none() || sectors.all(|(sector, data)| self.verify(sector, data).is_ok())
+    }
+
     /// Returns true if a sector of the piece has a checksum.
     fn is_known(&self, sector: usize) -> bool {
         self.checksums.get(self.first_sector + sector, self.algorithm).is_some()
     }
 
     /// Verifies a sector of the piece, if it has a checksum.
-    fn verify(&self, sector: usize, data: &[u8]) -> Result<(), AttemptFailure> {
+    pub(super) fn verify(&self, sector: usize, data: &[u8]) -> Result<(), AttemptFailure> {
         let Some(stored) = self.checksums.get(self.first_sector + sector, self.algorithm) else {
             return Ok(());
         };
@@ -53,8 +64,27 @@ impl Volume {
         buffer: &mut [u8],
         checksums: &DataChecksums<'_>,
     ) -> Result<(), ReadError> {
+        let mut expected = self.expected(logical, to_u64(buffer.len()), checksums)?;
+        let pool = self.snapshot();
+        let plan = ReadPlan::begin(&pool, logical, to_u64(buffer.len()))?;
+        let mut rest = buffer;
+        for planned in &plan.pieces {
+            let (now, later) = rest.split_at_mut(planned.length());
+            pool.fill(planned, now, &expected)?;
+            expected.pass(now.len());
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Expectations of a read of data, which must be of whole sectors.
+    pub(super) fn expected<'a>(
+        &'a self,
+        logical: Logical,
+        length: u64,
+        checksums: &DataChecksums<'a>,
+    ) -> Result<Expected<'a>, ReadError> {
         let context = self.tree_context();
-        let length = to_u64(buffer.len());
         let refuse = |why| Err(ReadError::Request { logical, length, why });
         let sector_bytes = u64::from(context.sectorsize);
         if !logical.is_aligned(sector_bytes) || !length.is_multiple_of(sector_bytes) {
@@ -64,7 +94,7 @@ impl Volume {
             return refuse("passes the end of the logical space");
         }
         let sector_bytes = to_usize(sector_bytes);
-        let mut expected = Expected {
+        let expected = Expected {
             checksums: *checksums,
             algorithm: context.checksum_type,
             sector_bytes,
@@ -72,19 +102,10 @@ impl Volume {
             serves_bad: self.rescue.data_checksums,
             repair: self.is_writable().then_some(&self.locks),
         };
-        if !checksums.cover(buffer.len() / sector_bytes, expected.algorithm) {
+        if !checksums.cover(to_usize(length) / sector_bytes, expected.algorithm) {
             return refuse("there are fewer checksums than sectors");
         }
-        let pool = self.snapshot();
-        let plan = ReadPlan::begin(&pool, logical, length)?;
-        let mut rest = buffer;
-        for planned in &plan.pieces {
-            let (now, later) = rest.split_at_mut(planned.length());
-            pool.fill(planned, now, &expected)?;
-            expected.first_sector += now.len() / sector_bytes;
-            rest = later;
-        }
-        Ok(())
+        Ok(expected)
     }
 }
 

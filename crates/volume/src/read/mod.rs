@@ -6,13 +6,14 @@
 //! 3. [`data`]: each answer is copied and verified. What is missing or bad is obtained in other ways ([`way`]), and
 //!    repaired ([`repair`]).
 //!
-//! A range that will be read later takes steps 1 and 2, and its answers stay in memory until they are read. A long one is fetched
-//! past the host's cache, unless the host has it already: then it stays where it is. A short one is left to the host if no policy looks
-//! at the devices. What is fetched, and what the devices have
-//! to do, is in [`read_state`](crate::read_state).
+//! A range that will be read later takes steps 1 and 2, and its answers stay in memory until they are read, or are handed out where they
+//! lie ([`fetched`]). A long one is fetched past the host's cache, unless the host has it already: then it stays where it is. A
+//! short one is left to the host if no policy looks at the devices. What is fetched, and what the devices have to do, is in
+//! [`read_state`](crate::read_state).
 
 mod choice;
 mod data;
+mod fetched;
 mod plan;
 mod reader;
 mod repair;
@@ -20,6 +21,7 @@ mod row;
 mod settings;
 mod way;
 
+pub use fetched::FetchedData;
 pub use reader::read_for;
 pub use row::ParityRow;
 

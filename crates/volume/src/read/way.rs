@@ -79,13 +79,8 @@ impl Pool {
         };
         let read = match &found.part {
             Some(part) => {
-                let load = self.counted_load(chunk, piece);
-                let begun = load.map(|load| self.begin(load, None));
-                let copied = part.copy_to(buffer);
-                if let Some((begun, load)) = begun.zip(load) {
-                    self.end(load, &begun, to_u64(buffer.len()), self.is_rotating_in(chunk, piece));
-                    self.look_after(chunk);
-                }
+                let length = to_u64(buffer.len());
+                let copied = self.counted(chunk, piece, length, || part.copy_to(buffer));
                 // What has failed is read anew, by itself: seldom is all of a fetch bad.
                 copied.or_else(|_| self.read_run(chunk, &piece.run, piece.way, buffer))
             }
@@ -93,6 +88,18 @@ impl Pool {
         };
         self.choosing.prefetched().take(chunk.start.get() + offset, to_u64(buffer.len()));
         read
+    }
+
+    /// Waits for a piece that was fetched, and keeps count of it where a policy looks at that.
+    pub(super) fn counted<T>(&self, chunk: &Chunk, piece: &Piece, bytes: u64, wait: impl FnOnce() -> T) -> T {
+        let load = self.counted_load(chunk, piece);
+        let begun = load.map(|load| self.begin(load, None));
+        let answer = wait();
+        if let Some((begun, load)) = begun.zip(load) {
+            self.end(load, &begun, bytes, self.is_rotating_in(chunk, piece));
+            self.look_after(chunk);
+        }
+        answer
     }
 
     /// The load of the device that a piece is read from, if it is counted.

@@ -4,6 +4,7 @@ use brindle_device::{Buffer, Device, PendingRead, ReadRequest};
 use brindle_ondisk::to_usize;
 use brindle_sync::{Mutex, Rank};
 use std::collections::BTreeMap;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 /// Longest request, in bytes.
@@ -18,7 +19,7 @@ enum State {
     /// About to be submitted.
     Planned,
     UnderWay(PendingRead),
-    Answered(Buffer),
+    Answered(Arc<Buffer>),
     /// Its readers read by themselves, and hear why.
     Failed,
 }
@@ -29,6 +30,21 @@ pub(crate) struct Part {
     pub(crate) fetch: Arc<Fetch>,
     /// First byte within the answer.
     pub(crate) at: usize,
+}
+
+/// Bytes of an answer, where the device has put them. The memory is free when the last of them is dropped.
+#[derive(Clone, Debug)]
+pub struct FetchedBytes {
+    answer: Arc<Buffer>,
+    range: Range<usize>,
+}
+
+impl Deref for FetchedBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.answer[self.range.clone()]
+    }
 }
 
 /// Fetches that are planned: adjacent ranges of a device become one request.
@@ -55,7 +71,7 @@ impl Fetch {
     pub(crate) fn answer(&self, bytes: &[u8]) {
         let mut buffer = Buffer::new(bytes.len());
         buffer.copy_from_slice(bytes);
-        *self.0.lock() = State::Answered(buffer);
+        *self.0.lock() = State::Answered(Arc::new(buffer));
     }
 
     /// Returns true if a reader would not wait.
@@ -71,9 +87,15 @@ impl Fetch {
 }
 
 impl Part {
-    /// Waits for the answer and copies a part of it. Fails if there is no answer to be had here: the request has failed,
-    /// or is not yet submitted.
+    /// Waits for the answer and copies a part of it; fails as [`bytes`](Self::bytes) does.
     pub(crate) fn copy_to(&self, buffer: &mut [u8]) -> Result<(), ()> {
+        buffer.copy_from_slice(&self.bytes(buffer.len())?);
+        Ok(())
+    }
+
+    /// Waits for the answer: the part of it of a length in bytes. Fails if there is no answer to be had here: the request has
+    /// failed, or is not yet submitted.
+    pub(crate) fn bytes(&self, length: usize) -> Result<FetchedBytes, ()> {
         let waiter = match &*self.fetch.0.lock() {
             State::UnderWay(pending) => pending.waiter(),
             _ => None,
@@ -87,13 +109,12 @@ impl Part {
             && let State::UnderWay(pending) = std::mem::replace(&mut *state, State::Failed)
         {
             match pending.wait() {
-                Ok(answer) => *state = State::Answered(answer),
+                Ok(answer) => *state = State::Answered(Arc::new(answer)),
                 Err(error) => tracing::debug!("{error}"),
             }
         }
         let State::Answered(answer) = &*state else { return Err(()) };
-        buffer.copy_from_slice(&answer[self.at..self.at + buffer.len()]);
-        Ok(())
+        Ok(FetchedBytes { answer: Arc::clone(answer), range: self.at..self.at + length })
     }
 }
 

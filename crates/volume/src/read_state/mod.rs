@@ -8,6 +8,7 @@ mod load;
 mod prefetched;
 
 pub(crate) use choosing::Choosing;
+pub use fetch::FetchedBytes;
 pub(crate) use fetch::{FetchPlan, Part, slices};
 pub(crate) use load::{Answered, Clock, Load};
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod asleep;
 mod bypass;
 mod failing;
+mod fetched;
 mod flaky;
 mod golden;
 mod hostile;
