@@ -1,6 +1,7 @@
 //! Contents that are written, against plain arrays of bytes.
 
 mod bench;
+mod fetched;
 mod fragmented;
 mod logged;
 pub(crate) mod patterns;
