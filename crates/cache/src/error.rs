@@ -101,7 +101,7 @@ pub enum CacheError {
     },
     /// Each of the two SSDs of a cache was used without the other.
     #[error(
-        "{first} and {second} were each used without the other: load the cache from the one that is to count, or make the other          one its mirror again with `brindle cache mirror --force`"
+        "{first} and {second} were each used without the other: load the cache from the one that is to count, or make the other one its mirror again with `brindle cache mirror --force`"
     )]
     Diverged {
         /// One of them.
@@ -117,7 +117,7 @@ pub enum CacheError {
     },
     /// One SSD of two, of which nothing tells that it is the newest.
     #[error(
-        "{flash} has {dirty_blocks} dirty blocks, but nothing on {disk} tells that its mirror has no newer ones: give both SSDs,          or force it if the other one is lost"
+        "{flash} has {dirty_blocks} dirty blocks, but nothing on {disk} tells that its mirror has no newer ones: give both SSDs, or force it if the other one is lost"
     )]
     MaybeStale {
         /// The SSD.
