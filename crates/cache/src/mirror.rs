@@ -15,7 +15,7 @@
 //! loaded without the other is alone from then on too.
 //!
 //! Brought up to date ([`Cache::catch_up`]), before it is used: an SSD that is behind says so itself, so that a half copy is of no
-//! use; gets the slots of dirty blocks, durably; then the table. Then the superblock of the other one says in
+//! use; gets the slots of dirty blocks, durably, but keeps those that it has right and the other one wrong; then the table. Then the superblock of the other one says in
 //! the next epoch that both are in sync, and then its own. After a crash SSDs that are in sync differ by the last
 //! transaction at most. The one that has it whole is the pattern; only what differs is copied, and each step leaves the other one
 //! with a whole transaction: the slots that it gets are named by none of its own.
@@ -230,6 +230,7 @@ impl Cache {
             let mut bytes = vec![0; run.len() * self.block_length()];
             let place = self.geometry.slot_place(run.start);
             self.read_first(place, &mut bytes)?;
+            self.correct(run, &mut bytes, &**device);
             device.write_at(place, &bytes)?;
         }
         device.flush()?;
@@ -249,6 +250,27 @@ impl Cache {
         }
         device.flush()?;
         Ok(runs.iter().map(|run| run.len() as u64).sum())
+    }
+
+    /// Puts right the slots of a run that the first SSD has wrong and the second one right, on the first one too.
+    fn correct(&self, run: &Range<u32>, bytes: &mut [u8], second: &dyn WritableDevice) {
+        for (slot, contents) in run.clone().zip(bytes.chunks_mut(self.block_length())) {
+            let entry = self.lock().slots.entry(slot);
+            let is_right =
+                |contents: &[u8]| block_checksum(entry.block.get(), contents) == entry.checksum.get();
+            if is_right(contents) {
+                continue;
+            }
+            let (mut found, place) = (vec![0; contents.len()], self.geometry.slot_place(slot));
+            if second.read_at(place, &mut found).is_err() || !is_right(&found) {
+                continue;
+            }
+            contents.copy_from_slice(&found);
+            self.lock().counters.mirror_repairs += 1;
+            if let Err(error) = self.flash.first().device.write_at(place, &found) {
+                tracing::warn!("{error}");
+            }
+        }
     }
 
     /// Reads from the first SSD. Pieces that it can't read stay zeros, which no checksum fits.

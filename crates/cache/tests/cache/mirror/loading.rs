@@ -206,6 +206,35 @@ fn ssds_that_cannot_be_read_or_are_damaged_are_left_out() {
 }
 
 #[test]
+fn a_slot_is_not_written_over_by_a_wrong_one_of_its_mirror() {
+    for is_behind in [false, true] {
+        let (devices, cache) = mirrored();
+        let blocks: Vec<u64> = (100..124).collect();
+        let fill = |block: u64| u8::try_from(block).expect("small");
+        blocks.iter().for_each(|block| write(&cache, *block, fill(*block)));
+        drop(cache);
+        if is_behind {
+            let cache = alone(&devices, 1);
+            write(&cache, 0, 1);
+        } else {
+            // Its table can't be read, so that all of its slots are copied from the other one.
+            for page in 2..8 {
+                devices[0].write_at(page * 4096 + 40, &[0xa5; 64]).expect("memory");
+            }
+        }
+        let whole = contents(&*devices[1]);
+        for block in blocks.iter().step_by(3) {
+            let slot = whole.chunks(1024).position(|slot| slot == [fill(*block); 1024]).expect("there");
+            devices[1].write_at(slot as u64 * 1024 + 100, &[0xee; 300]).expect("memory");
+        }
+        let cache = open_mirrored(&devices, false).expect("one of both has each block");
+        assert_eq!(cache.status().counters.mirror_repairs, 8, "{is_behind}");
+        blocks.iter().for_each(|block| assert_eq!(reads(&cache, *block), fill(*block), "{is_behind}"));
+        assert_eq!(cache.status().counters.mirror_repairs, 8, "{is_behind}: right on both");
+    }
+}
+
+#[test]
 fn strangers_and_modes_that_need_no_mirror_are_refused() {
     let (devices, cache) = mirrored();
     drop(cache);
