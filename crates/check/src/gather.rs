@@ -14,9 +14,9 @@ use crate::roots::{Tree, TreeKind};
 use crate::sectors::{Mark, SectorMap};
 use crate::space::SpaceSums;
 use crate::walk::{Leaf, Visitor};
-use brindle_ondisk::item::{Compression, ExtentFlags, FileExtent};
+use brindle_ondisk::item::{BackRef, Compression, ExtentFlags, ExtentItem, FileExtent};
 use brindle_ondisk::{Item, Key, KeyType, Logical, ObjectId, RootId, to_u64};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Looks at leaves for all passes at once.
 pub(crate) struct Gather<'a> {
@@ -26,6 +26,8 @@ pub(crate) struct Gather<'a> {
     pub(crate) regions: &'a Regions,
     pub(crate) sectors: &'a SectorMap,
     pub(crate) no_holes: bool,
+    /// With simple quotas: the transaction from which on extents count.
+    pub(crate) counted_from: Option<u64>,
 }
 
 /// TreeFacts gathered by one thread.
@@ -40,6 +42,8 @@ pub(crate) struct Gathered {
     /// Trees with directories whose two kinds of entries disagree.
     pub(crate) suspects: BTreeSet<RootId>,
     pub(crate) items: u64,
+    /// With simple quotas: bytes of extents that count, by the subvolume that wrote them first.
+    pub(crate) written: BTreeMap<RootId, u64>,
     parts: Vec<LevelOnePart>,
     carry: Option<Carry>,
 }
@@ -70,6 +74,9 @@ impl Gathered {
         self.shared.extend(other.shared);
         self.suspects.extend(other.suspects);
         self.items += other.items;
+        for (owner, bytes) in other.written {
+            add_written(&mut self.written, owner, bytes);
+        }
     }
 }
 
@@ -85,6 +92,7 @@ impl Visitor for Gather<'_> {
             shared: HashMap::new(),
             suspects: BTreeSet::new(),
             items: 0,
+            written: BTreeMap::new(),
             parts: Vec::new(),
             carry: None,
         }
@@ -93,6 +101,7 @@ impl Visitor for Gather<'_> {
     fn leaf(&self, state: &mut Gathered, leaf: &Leaf<'_>) {
         state.items += to_u64(leaf.node.len());
         self.owners().check(leaf.id, &Named::of(leaf.node));
+        self.count_written(state, leaf.node.header().owner, leaf.node.generation().get());
         match leaf.tree.kind {
             TreeKind::Extent => self.extent_leaf(state, leaf),
             TreeKind::Files | TreeKind::Relocation => self.file_leaf(state, leaf),
@@ -133,6 +142,9 @@ impl Gather<'_> {
                         Shape::Data(length) => (true, length),
                         Shape::Block(_) => (false, u64::from(self.reader.context.nodesize)),
                     };
+                    if let Some(owner) = self.counted_owner(extent).filter(|_| is_data) {
+                        add_written(&mut state.written, owner, length);
+                    }
                     let place = (start, length);
                     state.space.allocated(place, is_data, self.regions, self.sectors, self.ledger);
                     let first = edges.map_or(start, |(first, _)| first);
@@ -148,6 +160,29 @@ impl Gather<'_> {
             }
         }
         state.space.edges.extend(edges);
+    }
+
+    /// A tree block counts for the subvolume that made it.
+    pub(crate) fn count_written(&self, state: &mut Gathered, owner: RootId, generation: u64) {
+        if self.counts(owner, generation) {
+            add_written(&mut state.written, owner, self.reader.context.nodesize.into());
+        }
+    }
+
+    /// Returns true if simple quotas count an extent.
+    fn counts(&self, owner: RootId, generation: u64) -> bool {
+        let is_of_subvolume = owner == RootId::FS_TREE || owner.is_subvolume();
+        is_of_subvolume && self.counted_from.is_some_and(|from| generation >= from)
+    }
+
+    /// The subvolume for which simple quotas count an extent of data.
+    fn counted_owner(&self, extent: &ExtentItem<'_>) -> Option<RootId> {
+        self.counted_from?;
+        let owner = extent.inline_refs.filter_map(Result::ok).find_map(|reference| match reference {
+            BackRef::Owner(owner) => Some(owner),
+            _ => None,
+        })?;
+        self.counts(owner, extent.header.generation.get()).then_some(owner)
     }
 
     fn file_leaf(&self, state: &mut Gathered, leaf: &Leaf<'_>) {
@@ -280,6 +315,11 @@ impl Gather<'_> {
             _ => true,
         }
     }
+}
+
+fn add_written(sums: &mut BTreeMap<RootId, u64>, owner: RootId, bytes: u64) {
+    let sum = sums.entry(owner).or_default();
+    *sum = sum.saturating_add(bytes);
 }
 
 /// The range that must have checksums for a file extent, unless its file has none: of what is compressed all

@@ -6,6 +6,8 @@ use std::sync::{Mutex, PoisonError};
 /// Findings of one pass.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
+    /// Reason for there being nothing to look at.
+    pub(crate) skipped: Option<String>,
     pub(crate) errors: Findings,
     pub(crate) notes: Vec<String>,
     pub(crate) statistics: Statistics,
@@ -33,6 +35,11 @@ impl Ledger {
                 page.errors.list.push(finding);
             }
         });
+    }
+
+    /// There is nothing that the pass could look at.
+    pub(crate) fn skip(&self, pass: &'static str, reason: String) {
+        self.with(pass, |page| page.skipped = Some(reason));
     }
 
     /// Something is worth knowing.

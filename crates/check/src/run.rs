@@ -49,14 +49,15 @@ impl Examination<'_> {
     fn run(&mut self, pass: &Pass) -> PassReport {
         let started = Instant::now();
         let skipped = self.obstacle(pass.needs);
-        if skipped.is_none() {
+        let runs = skipped.is_none();
+        if runs {
             self.progress.begin(pass.name);
             (pass.run)(self);
         }
         let mut report = PassReport::new(pass, skipped);
         report.take(self.ledger.take(pass.name));
         report.elapsed = started.elapsed();
-        if report.skipped.is_none() {
+        if runs {
             self.progress.end(&report);
         }
         report
@@ -89,6 +90,7 @@ impl PassReport {
     }
 
     fn take(&mut self, page: Page) {
+        self.skipped = self.skipped.take().or(page.skipped);
         self.errors.count += page.errors.count;
         self.errors.list.extend(page.errors.list);
         // Threads write in any order; people want the same order each time.

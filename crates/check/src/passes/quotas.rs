@@ -1,13 +1,15 @@
-//! Quotas: every subvolume has its group, and the numbers of groups are those of the references.
+//! Quotas: every subvolume has its group, and the numbers of groups are those of the references; with simple quotas, those
+//! of the extents that each subvolume wrote first, since quotas were turned on.
 
 use crate::Finding;
 use crate::examination::Examination;
 use crate::forest::Forest;
 use crate::page;
 use crate::reach;
+use crate::read::Reader;
 use crate::roots::TreeKind;
 use brindle_ondisk::item::{QgroupStatusFlags, QuotaTable};
-use brindle_ondisk::{Generation, QgroupId, RootId};
+use brindle_ondisk::{Generation, Item, Key, KeyType, ObjectId, QgroupId, RootId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 pub(crate) fn run(examination: &mut Examination<'_>) {
@@ -18,7 +20,7 @@ pub(crate) fn run(examination: &mut Examination<'_>) {
         .status
         .map_or(QgroupStatusFlags::empty(), |status| QgroupStatusFlags::from_bits_retain(status.flags));
     let Some(status) = table.status.filter(|_| flags.contains(QgroupStatusFlags::ON)) else {
-        return ledger.note(page::QUOTAS, "quotas are off".into());
+        return ledger.skip(page::QUOTAS, "quotas are off".into());
     };
     if flags.intersects(QgroupStatusFlags::RESCAN | QgroupStatusFlags::INCONSISTENT) {
         let is_rescan = flags.contains(QgroupStatusFlags::RESCAN);
@@ -29,8 +31,6 @@ pub(crate) fn run(examination: &mut Examination<'_>) {
     let is_current = Generation::new(status.generation) == examination.pool.superblock().generation;
     let obstacle = if !is_current {
         Some(format!("quotas are of generation {}", status.generation))
-    } else if flags.contains(QgroupStatusFlags::SIMPLE) {
-        Some("the numbers of simple quotas are not compared".into())
     } else if forest.ids().any(|id| forest.block(id).is_bad()) {
         Some("the numbers are not compared: not all tree blocks are readable".into())
     } else {
@@ -38,6 +38,9 @@ pub(crate) fn run(examination: &mut Examination<'_>) {
     };
     match obstacle {
         Some(obstacle) => ledger.note(page::QUOTAS, obstacle),
+        None if flags.contains(QgroupStatusFlags::SIMPLE) => {
+            compare_simple(examination, &gathered.written, table);
+        }
         None => compare(examination, forest, table),
     }
 }
@@ -83,6 +86,60 @@ fn compare(examination: &Examination<'_>, forest: &Forest, table: &QuotaTable) {
     }
 }
 
+/// Simple quotas: the transaction from which on extents count; `None` if there are none.
+pub(crate) fn counted_from(forest: &Forest, reader: &Reader<'_>) -> Option<u64> {
+    let key = Key::new(ObjectId::new(0), KeyType::QGROUP_STATUS, 0);
+    let tree = forest.trees_of(RootId::QUOTA_TREE).next()?;
+    let leaf = reader.leaf_of(&tree.root, &key)?;
+    let (key, data) = leaf.item(leaf.search(&key).ok()?)?;
+    let Ok(Item::QgroupStatus(status)) = Item::parse(&key, data) else { return None };
+    let is_simple = QgroupStatusFlags::from_bits_retain(status.flags).contains(QgroupStatusFlags::SIMPLE);
+    is_simple.then(|| status.enable_gen.unwrap_or(0))
+}
+
+/// Compares the numbers of simple quotas.
+fn compare_simple(examination: &Examination<'_>, written: &BTreeMap<RootId, u64>, table: &QuotaTable) {
+    let ledger = examination.ledger;
+    let (expected, ambiguous) = simple_numbers(written, table);
+    for (group, info) in &table.infos {
+        let bytes = expected.get(group).copied().unwrap_or_default();
+        let (expected, found) = ((bytes, bytes), (info.rfer.get(), info.excl.get()));
+        if found == expected {
+            continue;
+        }
+        let finding = Finding::QuotaNumbers { group: *group, expected, found };
+        if ambiguous.contains(group) {
+            // The kernel takes in a new member's bytes once for each way to it.
+            ledger.note(page::QUOTAS, format!("{finding}; a group is part of it by two ways"));
+        } else {
+            ledger.report(page::QUOTAS, finding);
+        }
+    }
+}
+
+/// Bytes of each group that has some; and groups of which another one is part by more than one way.
+fn simple_numbers(
+    written: &BTreeMap<RootId, u64>,
+    table: &QuotaTable,
+) -> (BTreeMap<QgroupId, u64>, BTreeSet<QgroupId>) {
+    let mut numbers: BTreeMap<QgroupId, u64> = BTreeMap::new();
+    for (subvolume, bytes) in written {
+        for group in table.above(QgroupId::of_subvolume(*subvolume)) {
+            let number = numbers.entry(group).or_default();
+            *number = number.saturating_add(*bytes);
+        }
+    }
+    let mut ambiguous = BTreeSet::new();
+    for child in table.relations.iter().map(|(child, _)| *child).collect::<BTreeSet<_>>() {
+        let mut seen = BTreeSet::new();
+        for (_, parent) in table.relations.range((child, QgroupId::new(0))..=(child, QgroupId::new(u64::MAX)))
+        {
+            ambiguous.extend(table.above(*parent).into_iter().filter(|group| !seen.insert(*group)));
+        }
+    }
+    (numbers, ambiguous)
+}
+
 /// Referenced and exclusive bytes of each group that has some.
 fn numbers(reached: &reach::Reached, table: &QuotaTable) -> BTreeMap<QgroupId, (u64, u64)> {
     let mut groups_of: HashMap<RootId, BTreeSet<QgroupId>> = HashMap::new();
@@ -111,6 +168,24 @@ fn numbers(reached: &reach::Reached, table: &QuotaTable) -> BTreeMap<QgroupId, (
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Bytes count for all groups that the first writer's is part of, once; a group with two ways to a member is named.
+    #[test]
+    fn simple_numbers_are_sums_of_first_writers() {
+        let [one, two] = [256, 257].map(RootId::new);
+        let [left, right, top] = [1 << 48 | 1, 1 << 48 | 2, 2 << 48 | 1].map(QgroupId::new);
+        let of = QgroupId::of_subvolume;
+        let mut table = QuotaTable::default();
+        table.relations.extend([(of(one), left), (of(two), left), (left, top)]);
+        let written = BTreeMap::from([(one, 1), (two, 10), (RootId::FS_TREE, 100)]);
+        let (numbers, ambiguous) = simple_numbers(&written, &table);
+        let expected = [(of(RootId::FS_TREE), 100), (of(one), 1), (of(two), 10), (left, 11), (top, 11)];
+        assert_eq!((numbers, ambiguous), (BTreeMap::from(expected), BTreeSet::new()));
+        table.relations.extend([(of(one), right), (right, top)]);
+        let (numbers, ambiguous) = simple_numbers(&written, &table);
+        assert_eq!((numbers.get(&top), numbers.get(&right)), (Some(&11), Some(&1)));
+        assert_eq!(ambiguous, BTreeSet::from([top]));
+    }
 
     /// Two subvolumes of a group and one outside: bytes shared within the group are exclusive to it.
     #[test]

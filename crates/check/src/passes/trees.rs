@@ -4,6 +4,7 @@ use crate::examination::Examination;
 use crate::forest::Forest;
 use crate::gather::Gather;
 use crate::page;
+use crate::passes::quotas;
 use crate::references::{ReferenceSink, Shape, to_child};
 use crate::roots::TreeKind;
 use crate::{Finding, Reference, roots};
@@ -35,6 +36,7 @@ pub(crate) fn run(examination: &mut Examination<'_>) {
         regions: &examination.regions,
         sectors: &examination.sectors,
         no_holes: superblock.incompat().contains(Incompat::NO_HOLES),
+        counted_from: quotas::counted_from(&forest, reader),
     };
     let walk = examination.walk(&forest, true);
     // The extent tree says how the others refer to things.
@@ -48,6 +50,7 @@ pub(crate) fn run(examination: &mut Examination<'_>) {
     for id in forest.ids() {
         if let Some(node) = forest.node(id) {
             gather.owners().check(id, &node.named);
+            gather.count_written(&mut gathered, node.named.owner, forest.block(id).generation);
         }
     }
     let mut statistics = reader.statistics();
