@@ -142,10 +142,17 @@ impl Quotas {
         found
     }
 
-    /// Groups of subvolumes that are not among these, and that no other group needs.
+    /// Returns true if they are simple quotas.
+    pub fn is_simple(&self) -> bool {
+        self.flags.contains(QgroupStatusFlags::SIMPLE)
+    }
+
+    /// Groups of subvolumes that are not among these; of simple quotas, those that have no extents left.
     pub fn stale(&self, subvolumes: &BTreeSet<u64>) -> Vec<QgroupId> {
-        let is_stale = |id: &&QgroupId| id.level() == 0 && !subvolumes.contains(&id.number());
-        self.groups.keys().filter(is_stale).copied().collect()
+        let is_gone = |id: &QgroupId| id.level() == 0 && !subvolumes.contains(&id.number());
+        let is_stale = |group: &QuotaGroup| !self.is_simple() || group.referenced == 0;
+        let stale = self.groups.iter().filter(|(id, group)| is_gone(id) && is_stale(group));
+        stale.map(|(id, _)| *id).collect()
     }
 }
 
@@ -300,5 +307,9 @@ mod tests {
     #[test]
     fn groups_without_a_subvolume_are_stale() {
         assert_eq!(nested().stale(&BTreeSet::from([256])), [id("0/257")]);
+        let mut simple = Quotas { flags: QgroupStatusFlags::ON | QgroupStatusFlags::SIMPLE, ..nested() };
+        assert_eq!(simple.stale(&BTreeSet::from([256])), [id("0/257")]);
+        simple.groups.entry(id("0/257")).or_default().referenced = 4096;
+        assert!(simple.stale(&BTreeSet::from([256])).is_empty(), "extents of it are left");
     }
 }

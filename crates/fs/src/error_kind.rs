@@ -124,10 +124,13 @@ fn kind_of_quota_error(error: &QuotaError) -> ErrorKind {
     match error {
         QuotaError::Exceeded { .. } => ErrorKind::QuotaExceeded,
         QuotaError::Off => ErrorKind::QuotasOff,
-        QuotaError::Simple => ErrorKind::Unsupported,
+        QuotaError::Simple | QuotaError::OtherMode(_) => ErrorKind::Invalid,
         QuotaError::NoGroup(_) | QuotaError::NotRelated { .. } => ErrorKind::NotFound,
         QuotaError::Exists(_) | QuotaError::Related { .. } => ErrorKind::Exists,
         QuotaError::Level { .. } => ErrorKind::Invalid,
-        QuotaError::HasMembers(_) | QuotaError::InUse(_) | QuotaError::Rescanning => ErrorKind::Busy,
+        QuotaError::HasMembers(_)
+        | QuotaError::HasExtents(_)
+        | QuotaError::InUse(_)
+        | QuotaError::Rescanning => ErrorKind::Busy,
     }
 }

@@ -56,24 +56,16 @@ bitflags! {
     }
 }
 
-/// Features that brindle knows by name and can't read.
+/// Features that brindle knows by name and can neither read nor write.
 pub const UNSUPPORTED_INCOMPAT: Incompat = Incompat::ZONED
     .union(Incompat::EXTENT_TREE_V2)
     .union(Incompat::RAID_STRIPE_TREE)
     .union(Incompat::REMAP_TREE);
 
-/// Features that brindle reads and does not write: every change of an extent would have to be accounted for.
-pub const UNWRITABLE_INCOMPAT: Incompat = UNSUPPORTED_INCOMPAT.union(Incompat::SIMPLE_QUOTA);
-
 impl Incompat {
-    /// The bits, by name or by number, that keep brindle from reading the pool.
+    /// The bits, by name or by number, that keep brindle from reading or writing the pool.
     pub fn refused(self) -> Vec<String> {
         names(self & (UNSUPPORTED_INCOMPAT | Self::from_bits_retain(!Self::all().bits())))
-    }
-
-    /// The bits, by name or by number, that keep brindle from writing the pool.
-    pub fn refused_for_writing(self) -> Vec<String> {
-        names(self & (UNWRITABLE_INCOMPAT | Self::from_bits_retain(!Self::all().bits())))
     }
 
     /// Every bit that is set, by name or by number.
@@ -122,7 +114,6 @@ mod tests {
         assert_eq!(flags.refused(), ["ZONED", "REMAP_TREE", "unknown flag: 0x10000000000"]);
         let readable = Incompat::RAID56 | Incompat::SIMPLE_QUOTA;
         assert!(readable.refused().is_empty());
-        assert_eq!(readable.refused_for_writing(), ["SIMPLE_QUOTA"]);
     }
 
     #[test]

@@ -32,7 +32,7 @@ extern crate self as brindle_ondisk;
 pub use address::{DevId, Generation, Logical, ObjectId, Physical, RootId};
 pub use checksum::{Checksum, ChecksumType};
 pub use defect::Defect;
-pub use feature::{CompatRo, Incompat, UNSUPPORTED_INCOMPAT, UNWRITABLE_INCOMPAT};
+pub use feature::{CompatRo, Incompat, UNSUPPORTED_INCOMPAT};
 pub use id_hash::{IdHash, IdHasher, IdMap};
 pub use item::{Item, QgroupId};
 pub use key::{Key, KeyType};

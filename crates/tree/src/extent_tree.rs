@@ -3,12 +3,13 @@
 use crate::checksums::ChecksumTree;
 use crate::editor::Editor;
 use crate::error::TreeError;
+use crate::quota::simple::{Act, Counted};
 use crate::refs::DataRange;
 use crate::refs::delayed::{Extent, ExtentKind, Head, Referrer};
 use crate::refs::record::{KeyedChange, KeyedRef, Layout, Outcome, Record};
 use crate::tree::Tree;
 use brindle_ondisk::item::BackRef;
-use brindle_ondisk::{Defect, Incompat, Key, Logical, RootId, to_usize};
+use brindle_ondisk::{Defect, Incompat, Key, Logical, NodeExpectation, RootId, to_usize};
 use std::sync::Arc;
 
 /// Number of extents that are applied while lookups wait.
@@ -24,6 +25,8 @@ struct Batch {
     recorded: Vec<Extent>,
     /// Freed data, neighbours joined.
     freed: Vec<DataRange>,
+    /// Changes that simple quotas count.
+    counted: Vec<Counted>,
 }
 
 impl Batch {
@@ -72,7 +75,10 @@ impl<'p> ExtentTree<'p> {
             self.editor.changes.quotas.touch(|| reached(&heads));
             let mut batch = Batch::default();
             let (new, known): (Vec<_>, Vec<_>) = heads.iter().partition(|(_, head)| head.is_new);
-            let extent = |start: Logical, head: &Head| Extent { start, length: head.length, kind: head.kind };
+            let extent = |start: Logical, head: &Head| {
+                let Head { length, kind, owner, .. } = *head;
+                Extent { start, length, kind, owner }
+            };
             for (start, head) in new {
                 self.prepare_new(&extent(*start, head), head, &layout, &mut batch)?;
             }
@@ -82,6 +88,7 @@ impl<'p> ExtentTree<'p> {
             for (start, head) in known.into_iter().filter(|(_, head)| !head.is_void()) {
                 self.apply_head(&tree, &extent(*start, head), head, &layout, &mut batch)?;
             }
+            self.editor.changes.quotas.count(&batch.counted);
             drop(gate);
             for range in batch.freed {
                 ChecksumTree::of(&self.editor).remove(range)?;
@@ -100,9 +107,13 @@ impl<'p> ExtentTree<'p> {
     ) -> Result<(), TreeError> {
         let key = layout.key(extent.start, head);
         let refuse = |defect| TreeError::item(RootId::EXTENT_TREE, key, defect);
-        let generation = head.generation.unwrap_or(layout.generation);
-        let record = Record::new(head.kind, &Layout { generation, ..*layout });
+        let generation = head.origin.map_or(layout.generation, |origin| origin.generation);
+        let owner = head.writer().filter(|_| self.editor.changes.quotas.are_simple());
+        let record = Record::new(head.kind, &Layout { generation, owner, ..*layout });
         let outcome = record.apply(head, &[], layout).map_err(refuse)?;
+        let (bytes, entered) = (extent.length, head.entered());
+        let act = if outcome.item.is_some() { Act::Comes } else { Act::GivenUp };
+        batch.counted.extend(owner.map(|owner| Counted { owner, generation, bytes, act, entered }));
         let Some(item) = outcome.item else {
             self.editor.changes.space.extent_freed(extent.start, extent.length, false);
             batch.free_data(extent);
@@ -127,7 +138,19 @@ impl<'p> ExtentTree<'p> {
             nodesize: to_usize(store.nodesize().into()),
             skinny: store.superblock().incompat().contains(Incompat::SKINNY_METADATA),
             generation: self.editor.generation,
+            owner: None,
         }
+    }
+
+    /// The tree that made a block.
+    fn owner_of_block(&self, extent: &Extent, head: &Head) -> Result<Option<RootId>, TreeError> {
+        let ExtentKind::Block { level, .. } = extent.kind else { return Ok(None) };
+        if !self.editor.changes.quotas.are_simple() || head.owner.is_some() {
+            return Ok(head.owner);
+        }
+        let (bytenr, level) = (extent.start, Some(level));
+        let expected = NodeExpectation { bytenr, generation: None, level, first_key: None };
+        Ok(Some(self.editor.store.read_node(&expected)?.header().owner))
     }
 
     fn insert_new(&self, tree: &Tree, batch: &Batch) -> Result<(), TreeError> {
@@ -158,6 +181,7 @@ impl<'p> ExtentTree<'p> {
             keyed.extend(self.editor.references().find_keyed(tree, extent.start, who)?);
         }
         let refuse = |defect| TreeError::item(tree.id(), key, defect);
+        let (generation, writer) = (record.generation(), record.owner());
         let Outcome { item, keyed } = record.apply(head, &keyed, layout).map_err(refuse)?;
         for change in &keyed {
             match change {
@@ -175,6 +199,10 @@ impl<'p> ExtentTree<'p> {
                 self.editor.changes.space.extent_freed(extent.start, extent.length, true);
                 self.editor.remove(tree, &key)?;
                 batch.free_data(extent);
+                let owner =
+                    writer.map_or_else(|| self.owner_of_block(extent, head), |owner| Ok(Some(owner)))?;
+                let (bytes, act, entered) = (extent.length, Act::Goes, 0);
+                batch.counted.extend(owner.map(|owner| Counted { owner, generation, bytes, act, entered }));
                 Ok(())
             }
         }

@@ -11,8 +11,8 @@ use crate::store::Store;
 use crate::store::cursor::Readahead;
 use crate::transaction::roots::Roots;
 use crate::transaction::{Need, Transactions};
-use brindle_ondisk::item::{QgroupLimit, QgroupStatusHeader, RootItem};
-use brindle_ondisk::{Key, KeyType, ObjectId, QgroupId, RootId};
+use brindle_ondisk::item::{QgroupLimit, QgroupStatusHeader, RootItem, SimpleQgroupStatus};
+use brindle_ondisk::{Generation, Incompat, Key, KeyType, ObjectId, QgroupId, RootId};
 use std::collections::BTreeSet;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -35,11 +35,12 @@ impl<'t> QuotaChanges<'t> {
         Self { transactions }
     }
 
-    /// Gives each subvolume a group, and begins to count; nothing to do if quotas are on.
-    pub(crate) fn enable(&self) -> Result<(), TreeError> {
+    /// Gives each subvolume a group, and begins to count; nothing to do if quotas of this mode are on.
+    pub(crate) fn enable(&self, simple: bool) -> Result<(), TreeError> {
         if let Some(found) = self.store().quotas()? {
-            if found.is_simple() {
-                return Err(QuotaError::Simple.into());
+            if found.is_on() && found.is_simple() != simple {
+                let mode = if found.is_simple() { "simple" } else { "full" };
+                return Err(QuotaError::OtherMode(mode).into());
             }
             if found.is_on() {
                 return Ok(());
@@ -47,8 +48,9 @@ impl<'t> QuotaChanges<'t> {
             self.disable()?;
         }
         let blocks = BLOCKS + subvolumes(self.store())?.len() / GROUPS_PER_BLOCK;
-        self.transactions
-            .exclusively_with(blocks, |editor| plant(editor).inspect_err(|error| editor.abort(error)))?;
+        self.transactions.exclusively_with(blocks, |editor| {
+            plant(editor, simple).inspect_err(|error| editor.abort(error))
+        })?;
         self.transactions.commit()
     }
 
@@ -95,6 +97,9 @@ impl<'t> QuotaChanges<'t> {
         let parents = {
             let state = self.transactions.changes().quotas.lock();
             let group = state.ledger.groups.get(&id).ok_or(QuotaError::NoGroup(id))?;
+            if state.counted_from.is_some() && id.level() == 0 && group.info.rfer.get() > 0 {
+                return Err(QuotaError::HasExtents(id).into());
+            }
             if !state.ledger.children(id).is_empty() {
                 return Err(QuotaError::HasMembers(id).into());
             }
@@ -116,7 +121,7 @@ impl<'t> QuotaChanges<'t> {
         let is_unknown = {
             let mut state = transaction.changes.quotas.lock();
             check_relation(&state, child, parent, joins)?;
-            let is_unknown = state.ledger.relate(child, parent, joins);
+            let is_unknown = state.ledger.relate(child, parent, joins) && state.counted_from.is_none();
             state.is_changed = true;
             if is_unknown {
                 state.give_up(format_args!("{child} has bytes that others reach too, and {parent} changed"));
@@ -162,6 +167,9 @@ impl<'t> QuotaChanges<'t> {
         self.check_on()?;
         let transaction = self.transactions.join(Need::items(1))?;
         let mut state = transaction.changes.quotas.lock();
+        if state.counted_from.is_some() {
+            return Err(QuotaError::Simple.into());
+        }
         if state.rescan.is_some() {
             return Err(QuotaError::Rescanning.into());
         }
@@ -185,19 +193,32 @@ impl<'t> QuotaChanges<'t> {
 }
 
 /// Makes the quota tree, with a group for each subvolume.
-fn plant(editor: &Editor<'_>) -> Result<(), TreeError> {
+fn plant(editor: &Editor<'_>, simple: bool) -> Result<(), TreeError> {
     let item = RootItem { refs: 1.into(), ..RootItem::new_zeroed() };
     let tree = Roots::of(editor).create(RootId::QUOTA_TREE, 0, &item)?;
     let mut state = State::default();
-    state.begin_rescan();
-    let status = QgroupStatusHeader {
+    if simple {
+        // Of the running transaction some extents have been applied, and others not: it does not count.
+        state.counted_from = Some(Generation::new(editor.generation().get() + 1));
+        state.is_changed = true;
+        editor.use_feature(Incompat::SIMPLE_QUOTA);
+    } else {
+        state.begin_rescan();
+    }
+    let header = QgroupStatusHeader {
         version: VERSION.into(),
         generation: editor.generation().get().into(),
         flags: state.flags().into(),
         rescan: 0.into(),
     };
     let key = Key::new(ObjectId::new(0), KeyType::QGROUP_STATUS, 0);
-    editor.insert(&tree, &key, status.as_bytes())?;
+    match state.counted_from {
+        Some(from) => {
+            let status = SimpleQgroupStatus { header, enable_gen: from.get().into() };
+            editor.insert(&tree, &key, status.as_bytes())?;
+        }
+        None => editor.insert(&tree, &key, header.as_bytes())?,
+    }
     for subvolume in subvolumes(editor.store())? {
         let id = QgroupId::of_subvolume(subvolume);
         insert_group(editor, id)?;

@@ -9,9 +9,15 @@ pub enum QuotaError {
     /// The pool has no quota groups.
     #[error("quotas are off")]
     Off,
-    /// The pool has simple quotas, which are not changed here.
-    #[error("the pool has simple quotas, which can only be read")]
+    /// Simple quotas are never counted anew.
+    #[error("simple quotas are not counted anew: their numbers are always those of the extents")]
     Simple,
+    /// Quotas of the other mode are on.
+    #[error("the pool has {0} quotas: they must be turned off first")]
+    OtherMode(&'static str),
+    /// A group that is to go is that of a deleted subvolume, and extents that it wrote are left (simple quotas).
+    #[error("quota group {0} has extents that its subvolume wrote")]
+    HasExtents(QgroupId),
     /// There is no such group.
     #[error("there is no quota group {0}")]
     NoGroup(QgroupId),

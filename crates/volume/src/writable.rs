@@ -98,7 +98,7 @@ pub(crate) fn generation_before(superblock: &Superblock) -> Generation {
 }
 
 fn check_superblock(superblock: &Superblock) -> Result<(), NotWritable> {
-    let mut features = superblock.incompat().refused_for_writing();
+    let mut features = superblock.incompat().refused();
     features.extend(superblock.compat_ro().refused_for_writing());
     if !features.is_empty() {
         return Err(NotWritable::Features(features));

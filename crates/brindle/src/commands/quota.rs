@@ -42,11 +42,11 @@ pub(crate) enum QuotaCommand {
 
 /// Turn quotas on
 ///
-/// Each subvolume gets a group, and all data that there is is counted.
+/// Each subvolume gets a group, and all data that there is is counted; with --simple, all that is written from then on.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct EnableCommand {
-    /// Simple quotas: an extent counts for the subvolume that wrote it first; on mounts of the kernel
+    /// Simple quotas: an extent counts for the subvolume that wrote it first, from now on; Linux 6.7 or later
     #[arg(short, long)]
     simple: bool,
     /// Only say what would be done
@@ -117,6 +117,15 @@ fn enable(command: &EnableCommand, is_quiet: bool) -> Result<()> {
         true => (QuotaMode::Simple, "simple quotas"),
         false => (QuotaMode::Full, "quotas"),
     };
+    // The kernel would say nothing, and do nothing.
+    let on = quotas(&mounted).map_err(explain_admin)?.filter(|found| found.is_simple() != command.simple);
+    if let Some(on) = on {
+        let other = if on.is_simple() { "simple" } else { "full" };
+        return Err(anyhow!(
+            "{}: {other} quotas are on; `brindle quota disable` turns them off, and gives up all groups",
+            command.path.display()
+        ));
+    }
     if command.dry_run {
         return tell(is_quiet, &format!("Dry run: {name} would be turned on"));
     }
@@ -143,7 +152,7 @@ fn rescan(command: &RescanCommand, is_quiet: bool) -> Result<()> {
         return Ok(out.flush()?);
     }
     if !command.wait_norescan {
-        match mounted.begin_quota_rescan().map_err(explain)? {
+        match mounted.begin_quota_rescan().map_err(explain_rescan)? {
             true => tell(is_quiet, "quota rescan started")?,
             false if command.wait => {}
             false => return Err(anyhow!("a rescan is under way; -w waits for its end")),
@@ -214,7 +223,7 @@ impl State {
             *levels.entry(id.level()).or_insert(0) += 1;
         }
         Self {
-            mode: if quotas.flags.contains(QgroupStatusFlags::SIMPLE) { "squota" } else { "qgroup" },
+            mode: if quotas.is_simple() { "squota" } else { "qgroup" },
             is_inconsistent: quotas.flags.contains(QgroupStatusFlags::INCONSISTENT),
             is_counting: quotas.flags.contains(QgroupStatusFlags::RESCAN),
             levels,
@@ -228,9 +237,16 @@ pub(crate) fn explain(error: ControlError) -> Error {
         ControlError::Refused { path, source: Errno::NOTCONN, .. } => {
             anyhow!("{}: quotas are off; `brindle quota enable` turns them on", path.display())
         }
-        ControlError::Refused { path, source: Errno::OPNOTSUPP, .. } => {
-            anyhow!("{}: simple quotas are not changed on mounts of brindle", path.display())
-        }
         error => error.into(),
+    }
+}
+
+/// Says why a rescan is refused.
+fn explain_rescan(error: ControlError) -> Error {
+    match error {
+        ControlError::Refused { path, source: Errno::INVAL, .. } => {
+            anyhow!("{}: simple quotas are not counted anew: their numbers are always right", path.display())
+        }
+        error => explain(error),
     }
 }

@@ -238,7 +238,10 @@ fn work_and_kill(served: &mut Served, seed: u64, mode: &[&str]) {
     for name in &names {
         brindle_prints(["-q", "subvolume", "create", name]);
     }
-    brindle_prints(["quota", "enable", pool]);
+    match mode.contains(&"SIMPLE") {
+        true => brindle_prints(["quota", "enable", "--simple", pool]),
+        false => brindle_prints(["quota", "enable", pool]),
+    };
     brindle_prints(["-q", "quota", "rescan", "-W", pool]);
     brindle_prints(["qgroup", "create", "1/1", pool]);
     for name in &names[..SUBVOLUMES - 1] {
@@ -282,5 +285,63 @@ fn numbers_of_quota_groups_are_right_after_a_killed_server() {
         served.wait_for_success();
         assert!(!says_wrong(&served), "seed {seed}: they are counted");
         served.check();
+    }
+}
+
+#[test]
+fn numbers_of_simple_quotas_are_right_after_a_killed_server() {
+    if !can_mount() {
+        return;
+    }
+    for seed in [4, 5] {
+        let mut served = Served::make();
+        work_and_kill(&mut served, seed, &["CALM", "SIMPLE"]);
+        served.check();
+        served.mount();
+        let said = brindle_fails(1, ["quota", "rescan", text(&served.place())]);
+        assert!(said.contains("simple quotas are not counted anew"), "{said}");
+        let said = brindle_fails(1, ["quota", "enable", text(&served.place())]);
+        assert!(said.contains("simple quotas are on"), "{said}");
+        unmount(&served.place());
+        served.wait_for_success();
+        served.check();
+    }
+}
+
+/// Tables of a script's work on a mount of the kernel or of ours.
+fn tables_of_simple_quotas(place: &Path, mode: &[&str]) -> Vec<u8> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/simple_quotas.py");
+    let mut program = Command::new("python3");
+    program.args([script, env!("CARGO_BIN_EXE_brindle"), text(place)]).args(mode);
+    let output = program.output().expect("python3");
+    assert!(output.status.success(), "{}: {}", place.display(), String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+/// The same work has the same numbers on mounts of both, also where each goes on with the pool of the other.
+#[test]
+fn simple_quotas_count_as_the_kernel_does() {
+    if !can_mount() || !is_root("a mount of the kernel") {
+        return;
+    }
+    let pools = [Pool::make(), Pool::make()];
+    let modes: [&[&str]; 2] = [&[], &["FURTHER"]];
+    for (round, mode) in modes.into_iter().enumerate() {
+        let (ours, theirs) = (&pools[round], &pools[1 - round]);
+        let counted = {
+            let mount = theirs.mount_by_kernel();
+            tables_of_simple_quotas(&mount.place, mode)
+        };
+        let scratch = tempfile::tempdir().expect("temporary directory");
+        let place = scratch.path();
+        let images: Vec<&str> = ours.images.iter().map(|image| text(image)).collect();
+        brindle_prints([&["-q", "mount"], &images[..], &[text(place)]].concat());
+        let found = tables_of_simple_quotas(place, mode);
+        brindle_prints(["umount", text(place)]);
+        assert_same_lines(&format!("round {round}"), &counted, &found);
+        for pool in &pools {
+            let images: Vec<&str> = pool.images.iter().map(|image| text(image)).collect();
+            brindle_prints([&["-q", "check"], &images[..]].concat());
+        }
     }
 }

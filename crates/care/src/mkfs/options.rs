@@ -148,10 +148,10 @@ pub const FEATURES: [FeatureName; 6] = [
 
 /// Names that mkfs.btrfs knows, and why they are refused.
 const REFUSED: [(&str, &str); 9] = [
-    ("quota", "quotas are not supported by brindle mkfs; `btrfs quota enable` turns them on later"),
+    ("quota", "quotas are not supported by brindle mkfs; `brindle quota enable` turns them on later"),
     (
         "squota",
-        "simple quotas are not supported by brindle mkfs; `btrfs quota enable --simple` turns them on later",
+        "simple quotas are not supported by brindle mkfs; `brindle quota enable --simple` turns them on later",
     ),
     ("zoned", "zoned devices are not supported"),
     ("extent-tree-v2", "the format is not settled, and not supported"),

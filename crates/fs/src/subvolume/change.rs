@@ -47,6 +47,7 @@ impl Subvolumes {
     ) -> Result<RootId, FsError> {
         check_name(name)?;
         self.core.pool().check_quota_parents(groups)?;
+        let groups = &self.core.pool().groups_of_new_subvolume(parent.tree, groups);
         let writing = self.core.writing()?;
         let options = &writing.options;
         let subvolume = self.core.subvolume_state(parent.tree)?;
@@ -98,6 +99,7 @@ impl Subvolumes {
     ) -> Result<RootId, FsError> {
         check_name(name)?;
         self.core.pool().check_quota_parents(groups)?;
+        let groups = &self.core.pool().groups_of_new_subvolume(parent.tree, groups);
         let write = self.core.writing()?;
         let origin = self.core.subvolume_state(source)?;
         let subvolume = self.core.subvolume_state(parent.tree)?;

@@ -4,8 +4,8 @@ use super::nodes::Nodes;
 use crate::errno::number;
 use brindle_fs::{Filesystem, QgroupId, QgroupLimit, QgroupLimitFlags, QuotaSummary};
 use brindle_uapi::message::{
-    QGROUP_NO_LIMIT, QUOTA_DISABLE, QUOTA_ENABLE, QgroupAssign, QgroupCreate, QgroupLimits, QuotaControl,
-    QuotaRescan,
+    QGROUP_NO_LIMIT, QUOTA_DISABLE, QUOTA_ENABLE, QUOTA_ENABLE_SIMPLE, QgroupAssign, QgroupCreate,
+    QgroupLimits, QuotaControl, QuotaRescan,
 };
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -27,6 +27,7 @@ impl Quotas {
         let pool = self.filesystem.pool();
         let done = match asked.command {
             QUOTA_ENABLE => pool.enable_quotas(),
+            QUOTA_ENABLE_SIMPLE => pool.enable_simple_quotas(),
             QUOTA_DISABLE => pool.disable_quotas(),
             _ => return Err(Errno::OPNOTSUPP),
         };

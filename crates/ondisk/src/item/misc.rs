@@ -21,6 +21,17 @@ pub struct QgroupStatusHeader {
 }
 const _: () = assert!(size_of::<QgroupStatusHeader>() == 32 && offset_of!(QgroupStatusHeader, flags) == 16);
 
+/// State of the tree of simple quotas as on disk.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct SimpleQgroupStatus {
+    /// Fields that all quotas have.
+    pub header: QgroupStatusHeader,
+    /// The first transaction whose extents count.
+    pub enable_gen: U64,
+}
+const _: () = assert!(size_of::<SimpleQgroupStatus>() == 40);
+
 /// State of the quota tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QgroupStatus {
@@ -32,7 +43,7 @@ pub struct QgroupStatus {
     pub flags: u64,
     /// Objectid up to which a rescan has come.
     pub rescan: u64,
-    /// With simple quotas: the transaction that turned them on.
+    /// With simple quotas: the first transaction whose extents count.
     pub enable_gen: Option<u64>,
 }
 

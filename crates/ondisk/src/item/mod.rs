@@ -26,7 +26,7 @@ pub use inode::{
 };
 pub use misc::{
     BalanceArgs, BalanceItem, FreeSpaceHeader, FreeSpaceInfo, QgroupInfo, QgroupLimit, QgroupStatus,
-    QgroupStatusHeader, VerityDescItem,
+    QgroupStatusHeader, SimpleQgroupStatus, VerityDescItem,
 };
 pub use own::{
     LogSettingsItem, PoolSettingsItem, SuperblockAge, SuperblockAgesHeader, SuperblockAgesItem,

@@ -76,10 +76,10 @@ pub(crate) fn join_groups(
     Ok(())
 }
 
-/// A snapshot has the limits of its source.
+/// A snapshot has the limits of its source; with simple quotas it has none.
 pub(crate) fn copy_limit(editor: &Editor<'_>, source: RootId, copy: RootId) -> Result<(), TreeError> {
     let (quotas, to) = (&editor.changes.quotas, QgroupId::of_subvolume(copy));
-    if !quotas.are_on() {
+    if !quotas.are_on() || quotas.are_simple() {
         return Ok(());
     }
     let limit = {

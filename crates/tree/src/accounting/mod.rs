@@ -34,8 +34,8 @@ impl<'p> Accounting<'p> {
         Self { editor: *editor }
     }
 
-    /// Brings the quota tree up to date. Nothing else changes meanwhile, all blocks of subvolumes have addresses, and no
-    /// reference waits.
+    /// Brings the quota tree up to date; simple quotas have been counted already. Nothing else changes meanwhile, all blocks
+    /// of subvolumes have addresses, and no reference waits.
     pub(crate) fn account(&self) -> Result<(), TreeError> {
         let quotas = &self.editor.changes.quotas;
         if !quotas.are_on() {
@@ -43,7 +43,7 @@ impl<'p> Accounting<'p> {
         }
         let (changed, before, counts) = {
             let mut state = quotas.lock();
-            let counts = !state.is_inconsistent || state.rescan.is_some();
+            let counts = state.counted_from.is_none() && (!state.is_inconsistent || state.rescan.is_some());
             (std::mem::take(&mut state.changes), state.rescan, counts)
         };
         if counts {

@@ -13,7 +13,16 @@ impl Pool {
     /// # Errors
     /// No space, devices that fail, a pool that is only read or has simple quotas.
     pub fn enable_quotas(&self) -> Result<(), TreeError> {
-        self.quota_changes()?.enable()
+        self.quota_changes()?.enable(false)
+    }
+
+    /// Gives each subvolume a quota group of simple quotas, which count extents that are written from then on; nothing to do
+    /// if they are on. Commits; not to be called within a transaction.
+    ///
+    /// # Errors
+    /// No space, devices that fail, a pool that is only read or has quotas that count references.
+    pub fn enable_simple_quotas(&self) -> Result<(), TreeError> {
+        self.quota_changes()?.enable(true)
     }
 
     /// Gives up all quota groups, their limits included; nothing to do if quotas are off. Commits; not to be called within
@@ -36,7 +45,8 @@ impl Pool {
     /// Removes a quota group.
     ///
     /// # Errors
-    /// Quotas that are off, a group that has members or is of a subvolume, or is not there.
+    /// Quotas that are off, a group that has members or is of a subvolume, or is not there; with simple quotas, one of a
+    /// subvolume that is gone while extents of it are left.
     pub fn destroy_quota_group(&self, id: QgroupId) -> Result<(), TreeError> {
         self.quota_changes()?.destroy(id)
     }
@@ -74,11 +84,23 @@ impl Pool {
         self.quota_changes()?.limit(id, limit)
     }
 
+    /// Groups that a new subvolume becomes part of: those that are asked for; with simple quotas and none asked for, those that
+    /// the subvolume around it is part of.
+    pub fn groups_of_new_subvolume(&self, around: RootId, asked: &[QgroupId]) -> Vec<QgroupId> {
+        let Ok(changes) = self.changes() else { return asked.to_vec() };
+        if !asked.is_empty() || !changes.quotas.are_simple() {
+            return asked.to_vec();
+        }
+        let state = changes.quotas.lock();
+        let group = state.ledger.groups.get(&QgroupId::of_subvolume(around));
+        group.map(|group| group.parents.iter().copied().collect()).unwrap_or_default()
+    }
+
     /// Begins to count all quota groups anew: a part at each commit, so [`quota_rescan_step`](Self::quota_rescan_step) until
     /// it has ended.
     ///
     /// # Errors
-    /// Quotas that are off, a rescan that is under way.
+    /// Quotas that are off or simple, a rescan that is under way.
     pub fn begin_quota_rescan(&self) -> Result<(), TreeError> {
         self.quota_changes()?.begin_rescan()
     }
@@ -115,7 +137,7 @@ impl Pool {
             Ok::<_, TreeError>(quotas.check(subvolume, bytes.saturating_add(metadata)))
         };
         match check()? {
-            Err(_) if quotas.may_shrink() => transactions.commit()?,
+            Err(_) if quotas.may_shrink(transactions.changes().refs.len() > 0) => transactions.commit()?,
             checked => return Ok(checked?),
         }
         Ok(check()??)

@@ -34,11 +34,14 @@ impl Quotas {
         }
     }
 
-    /// Returns true if a commit may make the numbers smaller, or what counts on top of them.
-    pub(crate) fn may_shrink(&self) -> bool {
+    /// Returns true if a commit may make the numbers smaller, or what counts on top of them; `waiting`: references to
+    /// extents wait to be applied.
+    pub(crate) fn may_shrink(&self, waiting: bool) -> bool {
         self.are_on() && {
             let state = self.lock();
-            !state.changes.touched.is_empty() || !state.changes.entered.is_empty()
+            waiting && state.counted_from.is_some()
+                || !state.changes.touched.is_empty()
+                || !state.changes.entered.is_empty()
         }
     }
 }

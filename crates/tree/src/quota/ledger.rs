@@ -80,6 +80,21 @@ impl Ledger {
         outcome
     }
 
+    /// An extent that a subvolume wrote first comes or goes (simple quotas). All groups are changed, whatever the answer.
+    pub(crate) fn count(&mut self, owner: RootId, bytes: u64, comes: bool) -> Result<(), Underflow> {
+        let mut outcome = Ok(());
+        for id in self.groups_of(owner) {
+            let Some(group) = self.groups.get_mut(&id) else { continue };
+            let number = shift(group.info.rfer.get(), bytes, !comes, comes);
+            if number.is_none() {
+                outcome = Err(Underflow(id));
+            }
+            let number = number.unwrap_or(0);
+            set_numbers(group, number, number);
+        }
+        outcome
+    }
+
     /// A snapshot has been made: it has all that its source had. Numbers only; what the two have of their own is accounted
     /// for afterwards. Returns true if the numbers of groups above can't be told from that.
     pub(crate) fn inherit(&mut self, source: RootId, copy: RootId) -> bool {

@@ -15,9 +15,19 @@
 //! round. When an extent can't be judged, the numbers are marked as inconsistent, and stay as they are until a rescan; no
 //! commit fails because of them.
 //!
+//! *Simple quotas* ([`simple`]) need none of that. An extent counts for the subvolume that wrote it first, its *owner*, and
+//! for the groups that this one's is part of, from the transaction on that its item names, if that is not before quotas were
+//! turned on (`enable_gen`). The owner of data is noted in its item (`EXTENT_OWNER_REF`), that of a tree block is in its header;
+//! both stay with an extent that is moved. So when the extent tree gets an item the ledger gains its bytes, and loses them with
+//! the item, whichever subvolume had the extent last. Each transaction applies all its references before the numbers are
+//! written, in the same commit. A snapshot has its root, and nothing else; the group of a deleted subvolume stays while extents
+//! of it are left. What must hold: the numbers of a group are the sum of all extents with an owner in it that are as young as
+//! `enable_gen`; both numbers of a group are the same; there is no rescan, and nothing is ever marked as inconsistent.
+//!
 //! Limits ([`charge`]) count what the last commit has, what has been given extents since, and what is still in memory.
 
 mod charge;
 pub(crate) mod ledger;
+pub(crate) mod simple;
 pub(crate) mod state;
 pub(crate) mod summary;

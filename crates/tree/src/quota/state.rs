@@ -1,12 +1,12 @@
 //! Quota groups of a pool that is written, as they are in memory.
 
 use super::ledger::{Group, Ledger};
-use super::summary;
+use super::summary::{self, QuotaSummary};
 use crate::error::TreeError;
 use crate::quota_error::QuotaError;
 use crate::store::Store;
 use brindle_ondisk::item::{QgroupInfo, QgroupStatusFlags};
-use brindle_ondisk::{Logical, QgroupId, RootId, to_u64};
+use brindle_ondisk::{Generation, Logical, QgroupId, RootId, to_u64};
 use brindle_sync::atomic::{AtomicBool, Ordering};
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
 use std::collections::{BTreeSet, HashMap};
@@ -21,6 +21,7 @@ const PATH: u64 = 4;
 #[derive(Default)]
 pub(crate) struct Quotas {
     is_on: AtomicBool,
+    pub(super) is_simple: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -28,6 +29,8 @@ pub(crate) struct Quotas {
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) ledger: Ledger,
+    /// With simple quotas: the first transaction whose extents count.
+    pub(crate) counted_from: Option<Generation>,
     /// True if the numbers are known to be wrong.
     pub(crate) is_inconsistent: bool,
     /// The address before which a rescan has counted.
@@ -57,18 +60,21 @@ impl Ranked for State {
 }
 
 impl Quotas {
-    /// The groups that a pool has. Those of simple quotas are left alone: their pools are not written.
+    /// The groups that a pool has.
     pub(crate) fn load(store: &Store) -> Result<Self, TreeError> {
         let quotas = Self::default();
-        let Some(found) = summary::read(store)?.filter(|found| found.is_on() && !found.is_simple()) else {
+        let Some(found) = summary::read(store)?.filter(QuotaSummary::is_on) else {
             return Ok(quotas);
         };
         let mut state = quotas.lock();
         // A system that wrote the pool last without its quotas has left the numbers as they were.
-        let is_current = found.generation == store.superblock().generation.get();
-        state.is_inconsistent = found.is_inconsistent() || !is_current;
+        // With simple ones, a feature that must be known, there is no such system.
+        let is_simple = found.is_simple();
+        let is_current = is_simple || found.generation == store.superblock().generation.get();
+        state.counted_from = is_simple.then(|| found.enable_gen.unwrap_or(Generation::new(0)));
+        state.is_inconsistent = !is_simple && (found.is_inconsistent() || !is_current);
         state.is_changed = !is_current;
-        state.rescan = found.rescan.filter(|_| is_current);
+        state.rescan = found.rescan.filter(|_| is_current && !is_simple);
         for group in found.groups {
             let kept = Group {
                 info: group.info,
@@ -79,7 +85,7 @@ impl Quotas {
             state.ledger.groups.insert(group.id, kept);
         }
         drop(state);
-        quotas.is_on.store(true, Ordering::Release);
+        quotas.turn(true);
         Ok(quotas)
     }
 
@@ -88,7 +94,9 @@ impl Quotas {
         self.is_on.load(Ordering::Acquire)
     }
 
+    /// Turns counting on, in the way that the state says, or off.
     pub(crate) fn turn(&self, on: bool) {
+        self.is_simple.store(on && self.lock().counted_from.is_some(), Ordering::Release);
         self.is_on.store(on, Ordering::Release);
     }
 
@@ -128,7 +136,7 @@ impl Quotas {
 
     /// References to extents are applied that subvolumes may reach: the numbers of groups may change.
     pub(crate) fn touch(&self, extents: impl FnOnce() -> Vec<Logical>) {
-        if self.are_on() {
+        if self.are_on() && !self.are_simple() {
             let touched = extents();
             self.lock().changes.touched.extend(touched);
         }
@@ -150,7 +158,8 @@ impl Quotas {
 
     /// A snapshot has been made, of a subvolume whose root lies there. Its group is there already.
     pub(crate) fn copied(&self, source: RootId, root: Logical, copy: RootId) {
-        if self.are_on() {
+        // With simple quotas a snapshot has its root, which is counted as other blocks are.
+        if self.are_on() && !self.are_simple() {
             let mut state = self.lock();
             state.changes.touched.insert(root);
             state.changes.copies.push((source, copy));
@@ -189,6 +198,7 @@ impl State {
     /// The flags of the status.
     pub(crate) fn flags(&self) -> u64 {
         let mut flags = QgroupStatusFlags::ON;
+        flags.set(QgroupStatusFlags::SIMPLE, self.counted_from.is_some());
         flags.set(QgroupStatusFlags::RESCAN, self.rescan.is_some());
         flags.set(QgroupStatusFlags::INCONSISTENT, self.is_inconsistent);
         flags.bits()
@@ -197,8 +207,14 @@ impl State {
     /// The numbers that the quota tree does not have.
     pub(crate) fn take_changed(&mut self) -> Vec<(QgroupId, QgroupInfo)> {
         let groups = self.ledger.groups.iter_mut();
+        let is_simple = self.counted_from.is_some();
         let taken = |(id, group): (&QgroupId, &mut Group)| {
-            std::mem::take(&mut group.is_changed).then_some((*id, group.info))
+            let mut info = group.info;
+            if is_simple {
+                // The kernel leaves them alone.
+                (info.rfer_cmpr, info.excl_cmpr) = (0.into(), 0.into());
+            }
+            std::mem::take(&mut group.is_changed).then_some((*id, info))
         };
         self.is_changed = self.rescan.is_some();
         groups.filter_map(taken).collect()

@@ -4,7 +4,7 @@ use crate::error::TreeError;
 use crate::store::Store;
 use crate::store::cursor::Readahead;
 use brindle_ondisk::item::{QgroupInfo, QgroupLimit, QgroupStatusFlags, QuotaTable};
-use brindle_ondisk::{Item, Key, QgroupId, RootId};
+use brindle_ondisk::{Generation, Item, Key, QgroupId, RootId};
 use std::collections::BTreeMap;
 use zerocopy::FromZeros;
 
@@ -15,6 +15,8 @@ pub struct QuotaSummary {
     pub flags: QgroupStatusFlags,
     /// The transaction in which the numbers were right.
     pub generation: u64,
+    /// With simple quotas: the first transaction whose extents count.
+    pub enable_gen: Option<Generation>,
     /// The address before which a rescan has counted, if one is under way.
     pub rescan: Option<u64>,
     /// The groups, by id.
@@ -99,6 +101,7 @@ pub(crate) fn read(store: &Store) -> Result<Option<QuotaSummary>, TreeError> {
         QuotaSummary {
             flags,
             generation: status.generation,
+            enable_gen: status.enable_gen.map(Generation::new),
             rescan: flags.contains(QgroupStatusFlags::RESCAN).then_some(status.rescan),
             groups: groups.into_values().collect(),
         }

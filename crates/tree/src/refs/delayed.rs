@@ -45,6 +45,17 @@ pub(crate) struct Extent {
     pub(crate) start: Logical,
     pub(crate) length: u64,
     pub(crate) kind: ExtentKind,
+    /// The tree that made it, where that is known.
+    pub(crate) owner: Option<RootId>,
+}
+
+/// Properties of a new extent that takes the place of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// The transaction that its item is to name.
+    pub(crate) generation: Generation,
+    /// The subvolume that wrote it first, as the extent tree has it (simple quotas).
+    pub(crate) owner: Option<RootId>,
 }
 
 /// Changes that wait for one extent.
@@ -56,8 +67,10 @@ pub(crate) struct Head {
     pub(crate) is_new: bool,
     /// The block gets the flag `FULL_BACKREF`.
     pub(crate) becomes_full: bool,
-    /// The transaction that its item is to name, for a new one that is a copy of another.
-    pub(crate) generation: Option<Generation>,
+    /// The tree that made it, where that is known.
+    pub(crate) owner: Option<RootId>,
+    /// For a new extent that is a copy of another.
+    pub(crate) origin: Option<Origin>,
     /// Changes of counts by referrer; none is 0.
     pub(crate) changes: Vec<(Referrer, i64)>,
 }
@@ -122,6 +135,14 @@ impl Referrer {
         }
     }
 
+    /// The tree that a reference names.
+    pub(crate) fn tree(self) -> Option<RootId> {
+        match self {
+            Self::Tree(root) | Self::Data { root, .. } => Some(root),
+            Self::SharedTree(_) | Self::SharedData(_) => None,
+        }
+    }
+
     /// Greatest number of references from here.
     pub(crate) fn most(self) -> u64 {
         match self {
@@ -133,8 +154,19 @@ impl Referrer {
 
 impl Head {
     fn new(extent: &Extent) -> Self {
-        let Extent { length, kind, .. } = *extent;
-        Self { length, kind, is_new: false, becomes_full: false, generation: None, changes: Vec::new() }
+        let Extent { length, kind, owner, .. } = *extent;
+        let (origin, changes) = (None, Vec::new());
+        Self { length, kind, is_new: false, becomes_full: false, owner, origin, changes }
+    }
+
+    /// The subvolume that wrote a new extent first.
+    pub(crate) fn writer(&self) -> Option<RootId> {
+        self.origin.map_or(self.owner, |origin| origin.owner)
+    }
+
+    /// Bytes of new data, unless they are a copy of others.
+    pub(crate) fn entered(&self) -> u64 {
+        if self.kind == ExtentKind::Data && self.origin.is_none() { self.length } else { 0 }
     }
 
     fn change(&mut self, who: Referrer, by: i64) {
@@ -186,7 +218,9 @@ impl DelayedRefs {
     pub(crate) fn change_all(&self, changes: impl IntoIterator<Item = (Extent, Referrer, i64)>) {
         let mut heads = self.heads.lock();
         for (extent, who, by) in changes {
-            heads.entry(extent.start).or_insert_with(|| Head::new(&extent)).change(who, by);
+            let head = heads.entry(extent.start).or_insert_with(|| Head::new(&extent));
+            head.owner = head.owner.or(extent.owner);
+            head.change(who, by);
         }
     }
 
@@ -195,7 +229,14 @@ impl DelayedRefs {
         let mut heads = self.heads.lock();
         let head = heads.entry(extent.start).or_insert_with(|| Head::new(extent));
         (head.is_new, head.kind, head.length) = (true, extent.kind, extent.length);
+        head.owner = head.owner.or(extent.owner).or(who.tree());
         head.change(who, count);
+    }
+
+    /// Tells which tree made an extent that changes wait for.
+    pub(crate) fn note_owner(&self, extent: &Extent) {
+        let mut heads = self.heads.lock();
+        heads.entry(extent.start).or_insert_with(|| Head::new(extent)).owner = extent.owner;
     }
 
     /// Files the references of a block under the block from now on.
@@ -204,11 +245,11 @@ impl DelayedRefs {
         heads.entry(extent.start).or_insert_with(|| Head::new(extent)).becomes_full = true;
     }
 
-    /// A new extent of data takes the place of one that was made in `generation`, and is as old as that: by its age it
-    /// is known whether snapshots may have it.
-    pub(crate) fn set_generation(&self, extent: &Extent, generation: Generation) {
+    /// A new extent of data takes the place of another one, and is as old as that: by its age it is known whether
+    /// snapshots may have it. It counts for the same subvolume.
+    pub(crate) fn set_origin(&self, extent: &Extent, origin: Origin) {
         let mut heads = self.heads.lock();
-        heads.entry(extent.start).or_insert_with(|| Head::new(extent)).generation = Some(generation);
+        heads.entry(extent.start).or_insert_with(|| Head::new(extent)).origin = Some(origin);
     }
 
     /// Changes that wait for an extent.
@@ -262,7 +303,8 @@ impl DelayedRefs {
 mod tests {
     use super::*;
 
-    const EXTENT: Extent = Extent { start: Logical::new(1 << 20), length: 4096, kind: ExtentKind::Data };
+    const EXTENT: Extent =
+        Extent { start: Logical::new(1 << 20), length: 4096, kind: ExtentKind::Data, owner: None };
 
     fn file(objectid: u64) -> Referrer {
         Referrer::Data { root: RootId::FS_TREE, objectid: ObjectId::new(objectid), offset: 0 }
@@ -302,6 +344,21 @@ mod tests {
         let taken = take(&refs);
         assert!(taken[0].1.is_new && !taken[0].1.is_void());
         assert_eq!(taken[0].1.changes, [(file(258), 1)]);
+    }
+
+    #[test]
+    fn a_new_extent_is_of_its_first_referrer_or_of_what_it_is_a_copy_of() {
+        let refs = DelayedRefs::default();
+        refs.create(&EXTENT, file(257), 1);
+        let snapshot = Referrer::Data { root: RootId::new(300), objectid: ObjectId::new(257), offset: 0 };
+        refs.change(&EXTENT, snapshot, 1);
+        let writer = |refs: &DelayedRefs| refs.waiting(EXTENT.start).and_then(|head| head.writer());
+        assert_eq!(writer(&refs), Some(RootId::FS_TREE));
+        let (generation, owner) = (Generation::new(3), Some(RootId::new(256)));
+        refs.set_origin(&EXTENT, Origin { generation, owner });
+        assert_eq!(writer(&refs), owner);
+        refs.set_origin(&EXTENT, Origin { generation, owner: None });
+        assert_eq!(writer(&refs), None, "a copy of what counts for none");
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub(crate) struct Recorded {
     /// The transaction that allocated it.
     pub(crate) generation: Generation,
     pub(crate) flags: ExtentFlags,
+    /// The subvolume that wrote data first, if that is noted.
+    pub(crate) owner: Option<RootId>,
     /// Owners of references, and their counts.
     pub(crate) referrers: Vec<(Referrer, i64)>,
 }
@@ -80,7 +82,8 @@ impl References<'_> {
         if record.is_none() && head.is_none() {
             return Ok(true);
         }
-        let made = head.as_ref().and_then(|head| head.generation).unwrap_or(self.generation);
+        let made =
+            head.as_ref().and_then(|head| head.origin).map_or(self.generation, |origin| origin.generation);
         let generation = record.as_ref().map_or(made, Record::generation);
         // A snapshot has the leaf that refers to the extent, which does not show until one of them copies the leaf.
         if generation <= tree.read().last_snapshot
@@ -140,8 +143,8 @@ impl References<'_> {
                 cursor.next()?;
             }
         }
-        let (generation, flags) = (record.generation(), record.flags());
-        Ok(Some(Recorded { count: record.refs(), generation, flags, referrers }))
+        let (generation, flags, owner) = (record.generation(), record.flags(), record.owner());
+        Ok(Some(Recorded { count: record.refs(), generation, flags, owner, referrers }))
     }
 
     /// Record of an extent in the extent tree, and the waiting changes, as of one moment.

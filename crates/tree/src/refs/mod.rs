@@ -107,17 +107,19 @@ impl<'p> References<'p> {
     }
 
     pub(crate) fn extent_of(&self, block: &Node) -> Extent {
-        self.block_extent(block.header().bytenr, block.level(), block.key(0).unwrap_or_default())
+        let header = block.header();
+        let extent = self.block_extent(header.bytenr, block.level(), block.key(0).unwrap_or_default());
+        Extent { owner: Some(header.owner), ..extent }
     }
 
     pub(crate) fn block_extent(&self, start: Logical, level: u8, first_key: Key) -> Extent {
         let length = self.store.nodesize().into();
-        Extent { start, length, kind: ExtentKind::Block { level, first_key } }
+        Extent { start, length, kind: ExtentKind::Block { level, first_key }, owner: None }
     }
 }
 
 impl Extent {
     pub(crate) fn data(range: DataRange) -> Self {
-        Self { start: range.start, length: range.length, kind: ExtentKind::Data }
+        Self { start: range.start, length: range.length, kind: ExtentKind::Data, owner: None }
     }
 }

@@ -3,7 +3,9 @@
 
 use super::delayed::{ExtentKind, Head, Referrer};
 use brindle_ondisk::item::{BackRef, ExtentFlags, ExtentItem, ExtentItemHeader, TreeBlockInfo};
-use brindle_ondisk::{Defect, Generation, Item, ItemHeader, Key, KeyType, Logical, NodeHeader, ObjectId};
+use brindle_ondisk::{
+    Defect, Generation, Item, ItemHeader, Key, KeyType, Logical, NodeHeader, ObjectId, RootId,
+};
 use std::fmt;
 
 /// Pool properties that decide how extents are recorded.
@@ -15,6 +17,8 @@ pub(crate) struct Layout {
     pub(crate) skinny: bool,
     /// The running transaction.
     pub(crate) generation: Generation,
+    /// The subvolume that a new extent of data is noted for (simple quotas).
+    pub(crate) owner: Option<RootId>,
 }
 
 /// An extent item, taken apart.
@@ -86,7 +90,9 @@ impl Record {
                 (ExtentFlags::TREE_BLOCK, Some(TreeBlockInfo { key: first_key, level }))
             }
         };
-        Self { refs: 0, generation: layout.generation, flags, tree_block, inline: Vec::new() }
+        let owner = layout.owner.filter(|_| kind == ExtentKind::Data);
+        let inline = owner.map(BackRef::Owner).into_iter().collect();
+        Self { refs: 0, generation: layout.generation, flags, tree_block, inline }
     }
 
     /// The record that an item's bytes are.
@@ -123,6 +129,14 @@ impl Record {
     /// The transaction that allocated the extent.
     pub(crate) fn generation(&self) -> Generation {
         self.generation
+    }
+
+    /// The subvolume that wrote data first, if that is noted.
+    pub(crate) fn owner(&self) -> Option<RootId> {
+        self.inline.iter().find_map(|reference| match reference {
+            BackRef::Owner(root) => Some(*root),
+            _ => None,
+        })
     }
 
     /// The level of a tree block, whose item has this key.

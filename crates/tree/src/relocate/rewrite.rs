@@ -11,7 +11,7 @@ use crate::checksums::ChecksumTree;
 use crate::editor::Editor;
 use crate::error::TreeError;
 use crate::extent_tree::ExtentTree;
-use crate::refs::delayed::{Extent, Referrer};
+use crate::refs::delayed::{Extent, Origin, Referrer};
 use crate::refs::sharing::{Under, data_of};
 use crate::refs::{DataRange, References};
 use crate::store::trees::Trees;
@@ -193,6 +193,7 @@ impl Rewriter<'_> {
     fn leave(&self, held: &Held, at: Logical) -> Result<(), TreeError> {
         let (refs, node) = (&self.editor.changes.refs, &held.node);
         let under = if held.is_full { Under::Block(at) } else { Under::Tree(node.header().owner) };
+        refs.note_owner(&Extent { start: at, ..self.editor.references().extent_of(node) });
         if node.is_leaf() {
             for (range, objectid, offset) in data_of(node)? {
                 refs.change(&Extent::data(range), under.data(objectid, offset), -1);
@@ -210,8 +211,10 @@ impl Rewriter<'_> {
         let (refs, node) = (&self.editor.changes.refs, &held.node);
         let in_own_name = held.is_full || held.is_marked;
         let under = if in_own_name { Under::Block(place) } else { Under::Tree(node.header().owner) };
+        let extent = Extent { start: place, ..self.editor.references().extent_of(node) };
+        refs.note_owner(&extent);
         if in_own_name {
-            refs.set_full(&Extent { start: place, ..self.editor.references().extent_of(node) });
+            refs.set_full(&extent);
         }
         let add = |extent: Extent, moved: Option<&Logical>, who: Referrer| match moved {
             Some(moved) => refs.create(&Extent { start: *moved, ..extent }, who, 1),
@@ -243,7 +246,8 @@ impl Rewriter<'_> {
                 continue;
             }
             part.to.keep();
-            self.editor.changes.refs.set_generation(&Extent::data(range), known.generation);
+            let origin = Origin { generation: known.generation, owner: known.owner };
+            self.editor.changes.refs.set_origin(&Extent::data(range), origin);
             for (offset, sums) in &part.checksums {
                 ChecksumTree::of(&self.editor).insert(range.start + *offset, sums)?;
             }

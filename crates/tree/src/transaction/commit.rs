@@ -146,6 +146,8 @@ impl Transactions {
             busy |= Roots::of(editor).record_all()?;
             busy |= placer.assign_all(is_changed_by_commits)?;
             if !busy {
+                let quotas = &self.changes.quotas;
+                assert!(!quotas.has_unwritten_numbers(), "what a commit changes by itself is no subvolume's");
                 return Ok(());
             }
         }

@@ -70,7 +70,8 @@ impl Roots<'_> {
                     return Err(TreeError::item(RootId::EXTENT_TREE, key, defect));
                 }
                 let kind = ExtentKind::Block { level, first_key: Key::default() };
-                blocks.push(Extent { start, length: self.editor.store.nodesize().into(), kind });
+                let length = self.editor.store.nodesize().into();
+                blocks.push(Extent { start, length, kind, owner: Some(id) });
             }
             cursor.next()?;
         }

@@ -4,7 +4,7 @@ use super::flaky::Flaky;
 use super::support::*;
 use crate::{DeviceSet, NotWritable, OpenOptions, UnusedDevice, UnusedReason, Volume, VolumeError, Warning};
 use brindle_device::{Device, DeviceClass, WritableDevice};
-use brindle_ondisk::{BlockGroupType, DevId, Incompat, Superblock};
+use brindle_ondisk::{BlockGroupType, DevId, Superblock};
 use brindle_policy::placement::{AllocationHint, PlacementClass};
 use std::sync::Arc;
 
@@ -52,8 +52,6 @@ fn unknown_features_and_flags_are_refused_by_name() {
         &with(|it| it.compat_ro_flags.set(1 << 40 | 1 << 9)),
         "unsupported features: unknown flag: 0x200, unknown flag: 0x10000000000",
     );
-    let quota = |it: &mut Superblock| it.incompat_flags.set(Incompat::SIMPLE_QUOTA.bits() | 1);
-    refused(&with(quota), "unsupported feature: SIMPLE_QUOTA");
     refused(&with(|it| it.flags.set(1 << 32 | 1)), "it is a seed");
     refused(&with(|it| it.flags.set(1 << 33)), "unsupported superblock flags 0x200000000");
 }

@@ -95,6 +95,8 @@ pub(crate) struct LimitCommand {
 }
 
 /// Remove the groups of subvolumes that are gone
+///
+/// With simple quotas, of those that have no extents left.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ClearStaleCommand {
@@ -135,7 +137,10 @@ fn explain_removal(error: ControlError, id: QgroupId) -> Error {
     match errno(&error) {
         Some(Errno::NOENT) => anyhow!("there is no quota group {id}"),
         Some(Errno::BUSY) if id.level() == 0 => {
-            anyhow!("quota group {id} is that of a subvolume, or in use by another group")
+            anyhow!(
+                "quota group {id} is that of a subvolume, in use by another group, or (simple quotas) of a subvolume \
+                 that is gone and has extents left"
+            )
         }
         Some(Errno::BUSY) => {
             anyhow!("quota group {id} has members, or is part of another one: `brindle qgroup remove` first")

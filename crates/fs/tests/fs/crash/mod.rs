@@ -106,6 +106,20 @@ fn subvolumes() {
 }
 
 #[test]
+fn simple_quotas() {
+    let test = crash("simple_quotas", 1850);
+    let mix = Mix { subvolumes: 20, contents: 40, ..test.mix.clone() };
+    test.mixed(mix).of(4, 60, 500).run(&LibrarySubject::relocating(ONE).counting());
+}
+
+#[test]
+fn logged_with_simple_quotas() {
+    let test = crash("logged_with_simple_quotas", 1870);
+    let mix = Mix { sync_file: 25, subvolumes: 8, contents: 50, ..test.mix.clone() };
+    test.mixed(mix).of(4, 60, 500).run(&LibrarySubject::hasty(ONE).logging().counting());
+}
+
+#[test]
 fn names() {
     let test = crash("names", 1900);
     let mix = Mix { contents: 2, names: 80, ..test.mix.clone() };

@@ -58,6 +58,20 @@ impl LibrarySubject {
         Self::on(classes.collect(), layout)
     }
 
+    /// This one, and extents count for the subvolume that wrote them first.
+    pub(crate) fn counting(self) -> Self {
+        let new = |(number, image): (usize, &Image)| {
+            let class = self.classes[number];
+            Arc::new(ImageDevice::new(format!("memory{number}"), image.clone(), class))
+        };
+        let devices: Vec<Arc<ImageDevice>> = self.images.iter().enumerate().map(new).collect();
+        let writable = devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
+        let filesystem = Pool::on(writable, &self.layout).open().expect("a new pool");
+        filesystem.pool().enable_simple_quotas().expect("room");
+        filesystem.shutdown().expect("closes");
+        Self { images: devices.iter().map(|device| device.image()).collect(), ..self }
+    }
+
     fn on(classes: Vec<DeviceClass>, layout: Layout) -> Self {
         let new = |(number, class): (usize, &DeviceClass)| {
             ImageDevice::new(format!("memory{number}"), Image::new(layout.device_bytes()), *class)

@@ -6,6 +6,7 @@ mod orphans;
 pub(crate) mod pool;
 mod quotas;
 mod rules;
+mod simple_quotas;
 mod subvolumes;
 pub(crate) mod target;
 

@@ -9,10 +9,10 @@ use brindle_tree::QuotaSummary;
 use zerocopy::FromZeros;
 
 /// Numbers that follow from a seed (xorshift).
-struct Numbers(u64);
+pub(super) struct Numbers(pub(super) u64);
 
 impl Numbers {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -24,36 +24,36 @@ fn rescan(fs: &Filesystem) {
     while fs.pool().quota_rescan_step().expect("counts").is_some() {}
 }
 
-fn quotas(fs: &Filesystem) -> QuotaSummary {
+pub(super) fn quotas(fs: &Filesystem) -> QuotaSummary {
     fs.pool().quotas().expect("readable").expect("quotas are on")
 }
 
 /// Referenced and exclusive bytes of a group.
-fn numbers(fs: &Filesystem, id: QgroupId) -> (u64, u64) {
+pub(super) fn numbers(fs: &Filesystem, id: QgroupId) -> (u64, u64) {
     let found = quotas(fs).groups.into_iter().find(|group| group.id == id);
     let info = found.expect("there is such a group").info;
     (info.rfer.get(), info.excl.get())
 }
 
-fn has_group(fs: &Filesystem, id: QgroupId) -> bool {
+pub(super) fn has_group(fs: &Filesystem, id: QgroupId) -> bool {
     quotas(fs).groups.iter().any(|group| group.id == id)
 }
 
-fn write(fs: &Filesystem, id: InodeId, offset: u64, bytes: &[u8]) -> Result<(), ErrorKind> {
+pub(super) fn write(fs: &Filesystem, id: InodeId, offset: u64, bytes: &[u8]) -> Result<(), ErrorKind> {
     let file = fs.open_file(id).expect("opens");
     let written = fs.write(&file, offset, bytes).map_err(|error| error.kind());
     fs.close_file(file).expect("closes");
     written.map(|_| ())
 }
 
-fn clean_up(fs: &Filesystem) {
+pub(super) fn clean_up(fs: &Filesystem) {
     for _ in 0..3 {
         while fs.background_step().expect("works") == Remaining::More {}
         fs.commit().expect("durable");
     }
 }
 
-fn named(fs: &Filesystem, directory: InodeId, name: &str) -> Option<InodeId> {
+pub(super) fn named(fs: &Filesystem, directory: InodeId, name: &str) -> Option<InodeId> {
     fs.lookup(directory, name.as_bytes()).expect("readable").map(|found| found.inode)
 }
 

@@ -25,9 +25,12 @@ pub(super) struct Case {
     pub(super) checksum: &'static str,
     pub(super) nodesize: u32,
     pub(super) features: &'static str,
-    /// Value for `mkfs.btrfs` after `-R`.
+    /// Value for `mkfs.btrfs` after `-R`; or [`SIMPLE_QUOTAS`].
     pub(super) runtime: &'static str,
 }
+
+/// Word for a pool on which simple quotas are turned on once it is made.
+pub(super) const SIMPLE_QUOTAS: &str = "squota";
 
 impl Case {
     /// A pool of `devices` devices, with the usual features.
@@ -50,7 +53,15 @@ impl Case {
             Maker::Progs => self.by_progs(&pool),
             Maker::Brindle => self.by_brindle(&pool),
         }
+        if self.runtime == SIMPLE_QUOTAS {
+            pool.enable_simple_quotas();
+        }
         pool
+    }
+
+    /// Value for `mkfs.btrfs`.
+    fn runtime(&self) -> &'static str {
+        if self.runtime == SIMPLE_QUOTAS { "" } else { self.runtime }
     }
 
     fn by_progs(&self, pool: &SharedPool) {
@@ -69,8 +80,8 @@ impl Case {
         if !features.is_empty() {
             options.extend(["-O", features]);
         }
-        if !self.runtime.is_empty() {
-            options.extend(["-R", self.runtime]);
+        if !self.runtime().is_empty() {
+            options.extend(["-R", self.runtime()]);
         }
         try_run("mkfs.btrfs", options, pool.loops())
     }
@@ -88,7 +99,7 @@ impl Case {
         options.checksum = ChecksumType::ALL.into_iter().find(is_named).expect("a checksum");
         options.nodesize = Some(self.nodesize);
         let words: Vec<&str> =
-            [self.features, self.runtime].into_iter().filter(|words| !words.is_empty()).collect();
+            [self.features, self.runtime()].into_iter().filter(|words| !words.is_empty()).collect();
         options.features = Features::default().with_list(&words.join(",")).expect("known words");
         let device = |path: &PathBuf| {
             NewDevice::new(Arc::new(FileDevice::open_writable(path).expect("nobody has it")))

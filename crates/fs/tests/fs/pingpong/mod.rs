@@ -8,7 +8,7 @@ mod large;
 pub(crate) mod pool;
 
 use crate::kernel::can_make;
-use case::{Case, Maker};
+use case::{Case, Maker, SIMPLE_QUOTAS};
 use game::Game;
 pub(crate) use pool::SharedPool;
 
@@ -86,6 +86,19 @@ fn checksums_and_nodesizes() {
         Case { checksum: "blake2", nodesize: 32768, ..usual },
         Case { checksum: "sha256", nodesize: 4096, ..usual },
     ]);
+}
+
+/// Our examination counts them by itself, after each turn of either.
+#[test]
+fn simple_quotas() {
+    if !can_make() {
+        return;
+    }
+    let (rounds, seed) = (number("BRINDLE_PINGPONG_ROUNDS", 2), number("BRINDLE_SEED", 1) as u64);
+    let case = Case::with("", SIMPLE_QUOTAS);
+    for (maker, seed) in [(Maker::Progs, seed), (Maker::Brindle, seed + 1)] {
+        Game::new(&case, maker, seed, number("BRINDLE_PINGPONG_OPERATIONS", 120)).play(rounds);
+    }
 }
 
 #[test]

@@ -69,6 +69,13 @@ impl SharedPool {
         self.scratch.path().join("mount")
     }
 
+    /// Turns simple quotas on, which btrfs-progs 6.2 does not know.
+    pub(super) fn enable_simple_quotas(&self) {
+        let filesystem = self.open();
+        filesystem.pool().enable_simple_quotas().expect("room");
+        filesystem.shutdown().expect("closes");
+    }
+
     fn attach(&mut self) {
         let attach = |image: &PathBuf| {
             patiently(|| try_run("losetup", ["--find", "--show"], [image]))
