@@ -1,6 +1,6 @@
 //! Devices that were written apart: each half of a mirrored pool by itself, with `degraded`, and then given together.
 //!
-//! Nothing but its contents tells such a half from a device that took part in everything, and both may be of one generation. Four
+//! Nothing but its contents tells such a half from a device that took part in everything, and both may be of one generation. Five
 //! looks, by what every driver writes:
 //! 1. *Superblocks* ([`contradiction`]). Those of one generation lead to the same roots, and each keeps the roots of the last four
 //!    commits: two superblocks that have different roots for one generation are of different histories.
@@ -9,7 +9,8 @@
 //!    are the same bytes, or the work of two writers. The first leaf of the chunk tree has the marks of missing devices, that of
 //!    the root tree the times of the trees. The root of an older superblock is compared with what the other devices still have there.
 //! 3. *The newest roots.* A device that is one commit behind was cut off between two superblocks, and then holds all blocks of the
-//!    newest commit; one without the newest root has missed that commit, and is stale.
+//!    newest commit; one without the newest root has missed that commit, and is stale. So has one that lacks another of the first
+//!    blocks of that commit: of `raid1` or `raid10`, it may have no place for the root.
 //! 4. *Marks.* A device that has been written since the pool is written without it, by its mark in the chunk tree, and lacks the newest
 //!    root, was written apart. One that holds it was taken in again by a system that does not know the mark, and is stale until it
 //!    is replaced: nothing tells that it has everything. A device with an older superblock has marks of its own ([`marks`]): one
@@ -29,6 +30,7 @@ use crate::scan::{Found, Scan};
 use crate::{Volume, VolumeError};
 use brindle_device::Device;
 use brindle_ondisk::{DevId, Generation, Logical, Node, NodeExpectation, Superblock};
+use logs::Held;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -228,7 +230,8 @@ impl Volume {
         read.into_iter().filter_map(check).collect()
     }
 
-    /// Devices that are one commit behind, or newer than their mark, and lack the newest root: it has a place there, or none is known.
+    /// Devices that are one commit behind, or newer than their mark, and lack the newest root or another one of the first blocks of
+    /// that commit, where it has a place there; those newer than their mark also where there is none.
     fn without_root(&self, pool: &Pool, root: &NodeExpectation) -> Vec<usize> {
         let is_meant = |index: &usize| {
             let device = &pool.devices[*index];
@@ -239,15 +242,17 @@ impl Volume {
         if lacking.is_empty() {
             return lacking;
         }
-        let places = pool.direct_places(root.bytenr, self.tree_context().nodesize);
-        lacking.retain(|index| pool.is_suspect(*index) || places.iter().any(|(_, device)| device == index));
-        let copies = self.valid_copies(pool, root);
-        let is_newest = |index: usize| pool.devices[index].generation == Some(self.opened);
-        let Some((_, newest)) = copies.iter().find(|(index, _)| is_newest(*index)) else { return Vec::new() };
-        let holds = |index: &usize| {
-            copies.iter().any(|(at, copy)| at == index && copy.as_bytes() == newest.as_bytes())
+        let is_newest = |index: &usize| pool.devices[*index].generation == Some(self.opened);
+        let newest: Vec<usize> = (0..pool.devices.len()).filter(is_newest).collect();
+        let blocks = self.blocks_of(pool, &newest, *root, |_| true);
+        let Some(first) = blocks.first().filter(|block| block.node.header().bytenr == root.bytenr) else {
+            return Vec::new();
         };
-        lacking.retain(|index| !holds(index));
+        lacking.retain(|index| {
+            let held = self.held(pool, *index, std::slice::from_ref(first));
+            let has_root = held == [Held::Same] || held == [Held::Nowhere] && !pool.is_suspect(*index);
+            !has_root || self.held(pool, *index, &blocks).contains(&Held::Older)
+        });
         lacking
     }
 }

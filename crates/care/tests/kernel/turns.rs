@@ -7,7 +7,7 @@ use brindle_care::device::rejoin;
 use brindle_care::job::{Control, Progress};
 use brindle_device::{Device, FileDevice, WritableDevice};
 use brindle_fs::{Filesystem, NewInode, OpenOptions, WriteOptions};
-use brindle_ondisk::Profile;
+use brindle_ondisk::{Profile, SUPERBLOCK_OFFSETS};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,9 @@ use std::sync::Arc;
 
 /// Place and size of the first superblock, in bytes.
 const SUPERBLOCK: (u64, usize) = (64 << 10, 4096);
+
+/// Pools that crash at random.
+const SEEDS: u64 = 8;
 
 /// Driver that writes a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +35,12 @@ struct Turn {
     which: &'static [usize],
     commits: usize,
     fsyncs: usize,
+    /// Of each file, if the kernel writes it.
+    attributes: usize,
 }
 
 fn turn(driver: Driver, which: &'static [usize], commits: usize, fsyncs: usize) -> Turn {
-    Turn { driver, which, commits, fsyncs }
+    Turn { driver, which, commits, fsyncs, attributes: 0 }
 }
 
 impl Turn {
@@ -71,6 +76,7 @@ impl Turn {
         for (name, is_committed) in self.names(number) {
             let path = pool.mount_point().join(&name);
             std::fs::write(&path, name).expect("room");
+            set_attributes(&path, self.attributes);
             match is_committed {
                 true => drop(run(Command::new("sync").arg("-f").arg(&path))),
                 false => File::open(&path).and_then(|file| file.sync_all()).expect("synced"),
@@ -102,6 +108,14 @@ impl Turn {
         for image in self.which.iter().map(|index| &pool.images[*index]).filter(|_| self.fsyncs > 0) {
             copy(image, &cut_off(image));
         }
+    }
+}
+
+/// Extended attributes, of which five fill a leaf.
+fn set_attributes(path: &Path, count: usize) {
+    for number in 0..count {
+        let (name, flags) = (format!("user.{number}"), rustix::fs::XattrFlags::empty());
+        rustix::fs::setxattr(path, name, &[7; 3000], flags).expect("room");
     }
 }
 
@@ -150,9 +164,13 @@ fn lacking(filesystem: &Filesystem, turns: &[Turn]) -> Vec<String> {
 }
 
 fn make(profile: Profile, count: usize) -> LoopPool {
+    make_of(profile, &vec![512 * MIB; count])
+}
+
+fn make_of(profile: Profile, sizes: &[u64]) -> LoopPool {
     let mut options = options();
     (options.data, options.metadata) = (Some(profile), Some(profile));
-    LoopPool::make(&vec![512 * MIB; count], &options)
+    LoopPool::make(sizes, &options)
 }
 
 /// Copies of the images, to be opened and written, in an order.
@@ -276,6 +294,103 @@ fn a_device_that_has_missed_a_log_rejoins_the_one_with_the_log() {
     }
 }
 
+#[test]
+fn a_log_that_lies_on_none_of_the_first_devices_is_never_ignored() {
+    if !can_mount() {
+        return;
+    }
+    // All chunks lie on the two large ones. The superblock of the first device leads to no log, or to one that it has no block of.
+    let sizes = [512 * MIB, 1024 * MIB, 1024 * MIB];
+    let alone: [&[usize]; 4] = [&[1], &[2], &[0, 1], &[0, 2]];
+    for (which, fsyncs) in alone.into_iter().flat_map(|which| [(which, 1), (which, 4)]) {
+        let turns = [turn(Kernel, which, 0, fsyncs)];
+        let mut pool = make_of(Profile::Raid1, &sizes);
+        assert!(turns[0].play(&mut pool, 0));
+        let said = assert_nothing_is_lost_in_silence(&format!("{turns:?}"), &pool, &turns);
+        assert!(said.iter().all(|said| said.contains("was written without")), "{turns:?}: {said:#?}");
+    }
+    let apart: [(&[usize], usize, &[usize], usize); 4] =
+        [(&[1], 1, &[2], 2), (&[2], 1, &[1], 2), (&[0, 1], 4, &[2], 1), (&[0, 2], 4, &[1], 1)];
+    for (one, fsyncs, other, later) in apart {
+        let turns = [turn(Kernel, one, 0, fsyncs), turn(Kernel, other, 0, later)];
+        let mut pool = make_of(Profile::Raid1, &sizes);
+        assert!(turns.iter().enumerate().all(|(number, turn)| turn.play(&mut pool, number)));
+        let said = assert_nothing_is_lost_in_silence(&format!("{turns:?}"), &pool, &turns);
+        assert!(said.iter().all(|said| said.contains("written apart")), "{turns:?}: {said:#?}");
+    }
+}
+
+#[test]
+fn a_part_of_raid10_that_lacks_a_log_or_a_commit_is_refused() {
+    if !can_mount() {
+        return;
+    }
+    // A log of more than a strip has blocks on both pairs of devices; only its root tells, where the first device is away.
+    let parts: [&[usize]; 4] = [&[1, 2, 3], &[0, 2, 3], &[0, 1, 3], &[0, 1, 2]];
+    let part = |turn: Turn| {
+        let mut pool = make(Profile::Raid10, 4);
+        assert!(turn.play(&mut pool, 0));
+        open(&copies(&pool, false), false).map(drop)
+    };
+    for which in parts {
+        let opened = part(Turn { attributes: 60, ..turn(Kernel, which, 0, 1) });
+        if which[0] == 0 {
+            let error = opened.expect_err("a log has passed it by");
+            assert!(error.contains("was written without"), "{which:?}: {error}");
+        }
+        // A commit is no less missed by a device that has no copy of the root.
+        let error = part(turn(Kernel, which, 1, 0)).expect_err("a commit has passed it by");
+        assert!(error.contains("is stale"), "{which:?}: {error}");
+    }
+}
+
+#[test]
+fn a_log_that_is_written_over_one_that_was_ignored_is_no_other_history() {
+    if !can_mount() {
+        return;
+    }
+    let mut pool = make(Profile::Raid1, 2);
+    let keep = |pool: &LoopPool, name: &str| {
+        pool.images.iter().for_each(|image| copy(image, &image.with_extension(name)));
+    };
+    let sync_one = |pool: &mut LoopPool, which: &str| {
+        pool.attach_some(&[0, 1]);
+        pool.mount("commit=300");
+        let files = ["large", "small"].map(|name| {
+            let path = pool.mount_point().join(name);
+            std::fs::write(&path, name).expect("room");
+            set_attributes(&path, if name == "large" { 20 } else { 0 });
+            path
+        });
+        let synced = files.iter().find(|path| path.ends_with(which)).expect("one of them");
+        File::open(synced).and_then(|file| file.sync_all()).expect("synced");
+        keep(pool, which);
+        pool.unmount();
+        pool.detach();
+    };
+    let write_superblock = |image: &Path, from: &Path| {
+        let file = File::options().write(true).open(image).expect("there");
+        file.write_all_at(&superblock(from), SUPERBLOCK.0).expect("room");
+    };
+    // A crash has left the first log with a superblock of one device alone.
+    keep(&pool, "base");
+    sync_one(&mut pool, "small");
+    pool.images.iter().for_each(|image| copy(&image.with_extension("small"), image));
+    write_superblock(&pool.images[0], &pool.images[0].with_extension("base"));
+    keep(&pool, "crashed");
+    // The next mount goes by the other one, and is cut off when one device has the blocks of its log, and the other has not.
+    sync_one(&mut pool, "large");
+    for slow in 0..2 {
+        for (index, image) in pool.images.iter().enumerate() {
+            let contents = if index == slow { "crashed" } else { "large" };
+            copy(&image.with_extension(contents), image);
+            write_superblock(image, &image.with_extension("crashed"));
+        }
+        let filesystem = open(&pool.images, false).unwrap_or_else(|error| panic!("{slow}: {error}"));
+        filesystem.shutdown().expect("works");
+    }
+}
+
 /// First superblock of an image.
 fn superblock(image: &Path) -> Vec<u8> {
     let mut bytes = vec![0; SUPERBLOCK.1];
@@ -326,6 +441,78 @@ fn logs_that_a_crash_has_left_between_superblocks_are_of_one_history() {
                 }
                 filesystem.shutdown().expect("works");
             }
+        }
+    }
+}
+
+/// Numbers that look random, below limits.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// A mount of the kernel that fsyncs, and a power cut in the middle of the last one: some devices have its blocks, and none has
+/// its superblock; or all have its blocks, and some its superblock.
+fn crash(pool: &mut LoopPool, round: usize, numbers: &mut Numbers) {
+    let all: Vec<usize> = (0..pool.images.len()).collect();
+    let keep = |pool: &LoopPool, name: &str| {
+        pool.images.iter().for_each(|image| copy(image, &image.with_extension(name)));
+    };
+    pool.attach_some(&all);
+    pool.mount("commit=300");
+    for number in 0..=numbers.below(3) {
+        keep(pool, "before");
+        let path = pool.mount_point().join(format!("round {round} file {number}"));
+        std::fs::write(&path, "contents").expect("room");
+        // Now and then a log of several leaves.
+        set_attributes(&path, usize::try_from(numbers.below(2) * numbers.below(24)).expect("small"));
+        File::open(&path).and_then(|file| file.sync_all()).expect("synced");
+    }
+    keep(pool, "after");
+    pool.unmount();
+    pool.detach();
+    let has_superblocks = numbers.below(2) == 1;
+    for image in &pool.images {
+        let is_later = numbers.below(2) == 1;
+        let (before, after) = (image.with_extension("before"), image.with_extension("after"));
+        copy(if has_superblocks || is_later { &after } else { &before }, image);
+        if has_superblocks && is_later {
+            continue;
+        }
+        let (from, to) = (File::open(&before).expect("there"), File::options().write(true).open(image));
+        let to = to.expect("there");
+        for offset in SUPERBLOCK_OFFSETS.into_iter().take(2) {
+            let mut bytes = vec![0; SUPERBLOCK.1];
+            from.read_exact_at(&mut bytes, offset).expect("long enough");
+            to.write_all_at(&bytes, offset).expect("room");
+        }
+    }
+}
+
+#[test]
+fn crashes_after_one_another_leave_one_history() {
+    if !can_mount() {
+        return;
+    }
+    let shapes = [
+        (Profile::Raid1, vec![512 * MIB; 2]),
+        (Profile::Raid1, vec![512 * MIB, 1024 * MIB, 1024 * MIB]),
+        (Profile::Raid1c3, vec![512 * MIB; 3]),
+        (Profile::Raid10, vec![512 * MIB; 4]),
+    ];
+    for seed in 0..SEEDS {
+        let mut numbers = Numbers(seed);
+        let (profile, sizes) = &shapes[usize::try_from(seed).expect("small") % shapes.len()];
+        let mut pool = make_of(*profile, sizes);
+        for round in 0..4 {
+            crash(&mut pool, round, &mut numbers);
+            let what = format!("{} seed {seed} round {round}", profile.attributes().name);
+            let filesystem = open(&copies(&pool, round % 2 == 1), false);
+            filesystem.unwrap_or_else(|error| panic!("{what}: {error}")).shutdown().expect("works");
         }
     }
 }

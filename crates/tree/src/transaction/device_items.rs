@@ -18,10 +18,9 @@ pub(super) fn mark_devices(editor: &Editor<'_>) -> Result<(), TreeError> {
         update(editor, devid, |item| item.set_log_fingerprint(Some(log)))?;
         volume.note_log_of(devid, Some(log));
     }
-    let devices = volume.devices_to_mark();
-    // The commit has all of that log.
-    let log = if devices.is_empty() { None } else { volume.log_fingerprint() };
-    for devid in devices {
+    for devid in volume.devices_to_mark() {
+        // The commit has all of that log.
+        let log = volume.log_fingerprint(devid);
         let mark = volume.mark_for(devid, editor.generation);
         update(editor, devid, |item| {
             item.generation = mark;

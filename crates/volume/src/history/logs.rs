@@ -2,16 +2,20 @@
 //!
 //! A driver that writes a part of a pool, makes no commit, and is cut off, leaves superblocks of the generation that all devices
 //! have. Only their logs differ. The pool is *entered* by the superblock of its lowest devid, and the log that this one names is the
-//! only one that is replayed. Of every log, the blocks down from its root are compared, each as the device that names it has it:
+//! only one that is replayed. Of every log, the blocks down from its root are compared:
 //!
 //! - **The log of the superblock by which the pool is entered lies on every device of that generation**, where it has a place. All
 //!   blocks of a log are durable, on all devices, before a superblock names it, and are not written over until the next commit: a
-//!   mount after a crash enters by the same superblock, and replays that log. So it is of another history if a device has a valid
-//!   block of that transaction with other contents there. One that has an older block there, or none at all, was away: it lacks
-//!   what was fsynced.
-//! - **A log of another device lies on the one by which the pool is entered,** or did. After a crash between the superblocks of a first
-//!   log, a mount enters by one that names none, and may write over the log's blocks, with others of the same transaction, before
-//!   it is cut off too. So these count for nothing. An older block, or none, does not come after a newer one: that device was away.
+//!   mount that finds it replays it. So a device that has a valid block of that transaction with other contents there is of another
+//!   history. One that has an older block there, or none at all, was away: it lacks what was fsynced.
+//! - **The root of each other log lies on every device of that generation,** or did. After a crash between the superblocks of a
+//!   first log, a mount enters by one that names none, and may write over the log's blocks, with others of the same transaction,
+//!   before it is cut off too. So these count for nothing. An older block, or none, does not come after a newer one: that
+//!   device was away. This is true of the root alone: the blocks that it leads to by now may be those of the later mount, which
+//!   was cut off before they were durable everywhere.
+//!
+//! A block that has no place on the device that names the log is looked at where it has one. What is said of a log and a device holds
+//! for each pair of devices: of `raid1` or `raid10`, neither the first device nor the one that names the log need have a copy.
 //!
 //! A device that names a log may be away for a later one, of which it lacks blocks; if the other device has all of the earlier
 //! one, the log has only gone on there. Otherwise both logs are histories.
@@ -23,21 +27,23 @@
 //! older superblock are not looked at: they are stale, or slept and have missed nothing, and their logs were ended by a commit.
 //!
 //! **A missing device** has a superblock that names a log, if it went away between two commits, or in a power cut. The first commit without it
-//! has all of that log, and its places are used again. So this commit stores a fingerprint of the log beside the mark
-//! ([`DevItem::log_fingerprint`](brindle_ondisk::item::DevItem::log_fingerprint)), by which the device is known when it rejoins. With
+//! has all of that log, and its places are used again. So this commit stores a fingerprint of the log, as far as that has places on
+//! the device, beside the mark ([`DevItem::log_fingerprint`](brindle_ondisk::item::DevItem::log_fingerprint)), by which the device is known when it rejoins. With
 //! another log, or none stored, it may have been written by itself.
 
 use super::{BLOCKS, apart_devices};
 use crate::device::PoolDevice;
 use crate::pool::Pool;
 use crate::{Volume, VolumeError};
-use brindle_ondisk::{ChecksumType, Generation, Item, KeyType, Node, NodeExpectation, Superblock};
+use brindle_ondisk::{
+    ChecksumType, DevId, Generation, Item, KeyType, Logical, Node, NodeExpectation, Superblock,
+};
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
 /// Contents of a device where a block of a log has a place.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Held {
+pub(super) enum Held {
     /// No place on this device, or it can't be read.
     Nowhere,
     /// Contents that prove nothing.
@@ -48,6 +54,13 @@ enum Held {
     Other,
     /// An older block, or zeros.
     Older,
+}
+
+/// Block of a log, or of a commit.
+pub(super) struct Block {
+    pub(super) node: Node,
+    /// Device that it was read from.
+    holder: usize,
 }
 
 impl Volume {
@@ -63,29 +76,50 @@ impl Volume {
         let own = &superblock.dev_item;
         let is_entered = |device: &PoolDevice| device.devid == own.devid && device.uuid == own.uuid;
         let is_newest = |device: &PoolDevice| device.generation == Some(self.opened) && !device.is_seed;
-        let newest =
-            |index: &usize| is_newest(&pool.devices[*index]) && pool.devices[*index].device.is_some();
-        let Some(entered) = pool.devices.iter().position(is_entered).filter(newest) else { return Ok(()) };
+        let newest: Vec<usize> = present(pool).filter(|index| is_newest(&pool.devices[*index])).collect();
+        let Some(entered) = newest.iter().copied().find(|index| is_entered(&pool.devices[*index])) else {
+            return Ok(());
+        };
         let log = self.log_of(pool, entered);
-        for index in (0..pool.devices.len()).filter(|index| *index != entered).filter(newest) {
-            let other = self.log_of(pool, index);
+        for index in newest.iter().copied().filter(|index| *index != entered) {
             let held = self.held(pool, index, &log);
-            if held.contains(&Held::Other) {
-                return Err(apart_devices(pool, entered, index));
+            if let Some(block) = held.iter().position(|held| *held == Held::Other) {
+                return Err(apart_devices(pool, log[block].holder, index));
             }
-            let kept = self.held(pool, entered, &other);
-            let (is_behind, has_missed) = (held.contains(&Held::Older), kept.contains(&Held::Older));
-            // Without a place for it, nothing tells that the other log is an earlier one.
-            let is_known = other.is_empty() || kept.contains(&Held::Same);
-            if is_behind && (lacks_any(&kept) || !is_known) || has_missed && lacks_any(&held) {
-                return Err(apart_devices(pool, entered, index));
+        }
+        for named in newest.iter().copied() {
+            let log = self.log_of(pool, named);
+            // Of a log by which the pool is not entered, blocks below the root may be those of another one by now.
+            let certain = if named == entered { &log } else { log.get(..1).unwrap_or_default() };
+            for index in newest.iter().copied().filter(|index| *index != named) {
+                if self.held(pool, index, certain).contains(&Held::Older) {
+                    self.check_missed_log(pool, named, index, entered)?;
+                }
             }
-            if has_missed {
-                return Err(missed_log(pool, index, entered));
-            }
-            if is_behind && superblock.series().is_none() {
-                return Err(missed_log(pool, entered, index));
-            }
+        }
+        Ok(())
+    }
+
+    /// Judges a device that lacks a log which the superblock of another one names.
+    fn check_missed_log(
+        &self,
+        pool: &Pool,
+        named: usize,
+        lacks: usize,
+        entered: usize,
+    ) -> Result<(), VolumeError> {
+        let other = self.log_of(pool, lacks);
+        let kept = self.held(pool, named, &other);
+        // Without a place for it, nothing tells that the other log is an earlier one.
+        let is_known = other.is_empty() || kept.contains(&Held::Same);
+        if lacks_any(&kept) || !is_known {
+            return Err(apart_devices(pool, named, lacks));
+        }
+        let has_series = |device: &PoolDevice| {
+            device.superblock.as_ref().is_some_and(|superblock| superblock.series().is_some())
+        };
+        if lacks == entered || !has_series(&pool.devices[named]) {
+            return Err(missed_log(pool, named, lacks));
         }
         Ok(())
     }
@@ -98,42 +132,57 @@ impl Volume {
             // Its chunk is gone: nothing tells which log that was.
             return true;
         }
-        let blocks = self.blocks_of(pool, &[index], root);
+        let blocks = self.blocks_of(pool, &[index], root, |_| true);
         let others: Vec<usize> = present(pool).filter(|other| *other != index).collect();
-        let is_held = |node: &Node| {
-            others.iter().any(|other| self.held(pool, *other, std::slice::from_ref(node)) == [Held::Same])
+        let is_held = |block: &Block| {
+            others.iter().any(|other| self.held(pool, *other, std::slice::from_ref(block)) == [Held::Same])
         };
         let is_known = fingerprint(&blocks) == pool.devices[index].item.log_fingerprint();
         !is_known && !blocks.iter().all(is_held)
     }
 
-    /// Fingerprint of the log that the last superblock on the devices names; `None` if it names none, or no block of it can be read.
-    pub fn log_fingerprint(&self) -> Option<NonZeroU64> {
+    /// Fingerprint of the log that the last superblock on the devices names, as far as it has places on a device; `None` if it names
+    /// none, or no such block of it can be read.
+    pub fn log_fingerprint(&self, devid: DevId) -> Option<NonZeroU64> {
         let pool = self.snapshot();
+        let is_it = |device: &PoolDevice| device.devid == devid && !device.is_intruder && !device.is_seed;
+        let index = pool.devices.iter().position(is_it)?;
         let devices: Vec<usize> =
             present(&pool).filter(|index| pool.devices[*index].lost_writes.is_empty()).collect();
         let root = root_of_log(&self.superblock()).or(pool.ended_log)?;
-        fingerprint(&self.blocks_of(&pool, &devices, root))
+        let has_place = |at| pool.has_place(index, at, self.tree_context().nodesize);
+        fingerprint(&self.blocks_of(&pool, &devices, root, has_place))
     }
 
-    /// First blocks of the log that the superblock of a device names, as it has them; those without a place there, as others do.
-    fn log_of(&self, pool: &Pool, index: usize) -> Vec<Node> {
+    /// First blocks of the log that the superblock of a device names, as it has them; those that it does not have, as others do.
+    fn log_of(&self, pool: &Pool, index: usize) -> Vec<Block> {
         let root = pool.devices[index].superblock.as_deref().and_then(root_of_log);
         let others = present(pool).filter(|other| *other != index);
         let devices: Vec<usize> = std::iter::once(index).chain(others).collect();
-        root.map_or_else(Vec::new, |root| self.blocks_of(pool, &devices, root))
+        root.map_or_else(Vec::new, |root| self.blocks_of(pool, &devices, root, |_| true))
     }
 
-    /// First blocks of a log, down from its root, as far as the first of some devices that has a place for each of them has it.
-    fn blocks_of(&self, pool: &Pool, devices: &[usize], root: NodeExpectation) -> Vec<Node> {
+    /// First blocks of a log, down from its root, each as the first of some devices has it; those that are meant.
+    pub(super) fn blocks_of(
+        &self,
+        pool: &Pool,
+        devices: &[usize],
+        root: NodeExpectation,
+        is_meant: impl Fn(Logical) -> bool,
+    ) -> Vec<Block> {
         let (mut next, mut blocks) = (VecDeque::from([root]), Vec::new());
         while let Some(expected) = next.pop_front().filter(|_| blocks.len() < BLOCKS) {
             let nodesize = self.tree_context().nodesize;
-            let copies = devices.iter().map(|device| pool.copies_on(*device, expected.bytenr, nodesize));
-            let check = |bytes| Node::check(bytes, self.tree_context(), &expected).ok();
-            let first = copies.into_iter().find(|copies| !copies.is_empty()).unwrap_or_default();
-            let Some(node) = first.into_iter().find_map(check) else { continue };
-            next.extend(node.key_ptrs().iter().map(|child| NodeExpectation::child(child, node.level())));
+            let on_device = |holder: &usize| {
+                let copies = pool.copies_on(*holder, expected.bytenr, nodesize);
+                let check = |bytes| Node::check(bytes, self.tree_context(), &expected).ok();
+                copies.into_iter().find_map(check).map(|node| Block { node, holder: *holder })
+            };
+            let found = devices.iter().filter(|_| is_meant(expected.bytenr)).find_map(on_device);
+            let Some(block) = found else { continue };
+            let node = &block.node;
+            let children = node.key_ptrs().iter().filter(|child| Some(child.generation) == root.generation);
+            next.extend(children.map(|child| NodeExpectation::child(child, node.level())));
             let items = (0..node.items().len()).filter_map(|slot| node.item(slot));
             let roots = items.filter(|(key, _)| key.item_type == KeyType::ROOT_ITEM);
             next.extend(roots.filter_map(|(key, data)| match Item::parse(&key, data) {
@@ -142,14 +191,14 @@ impl Volume {
                 }
                 _ => None,
             }));
-            blocks.push(node);
+            blocks.push(block);
         }
         blocks
     }
 
     /// Contents of a device in the places of blocks.
-    fn held(&self, pool: &Pool, index: usize, blocks: &[Node]) -> Vec<Held> {
-        let of_block = |node: &Node| {
+    pub(super) fn held(&self, pool: &Pool, index: usize, blocks: &[Block]) -> Vec<Held> {
+        let of_block = |Block { node, .. }: &Block| {
             let copies = pool.copies_on(index, node.header().bytenr, self.tree_context().nodesize);
             let held: Vec<Held> = copies.into_iter().map(|copy| self.compare(copy, node)).collect();
             let all = [Held::Same, Held::Other, Held::Unknown, Held::Older];
@@ -181,8 +230,8 @@ fn present(pool: &Pool) -> impl Iterator<Item = usize> {
 }
 
 /// Fingerprint of the first blocks of a log.
-fn fingerprint(blocks: &[Node]) -> Option<NonZeroU64> {
-    let checksums: Vec<u8> = blocks.iter().flat_map(|node| node.header().csum).collect();
+fn fingerprint(blocks: &[Block]) -> Option<NonZeroU64> {
+    let checksums: Vec<u8> = blocks.iter().flat_map(|block| block.node.header().csum).collect();
     let hash = ChecksumType::Xxhash64.compute(&checksums);
     let hash = <[u8; 8]>::try_from(hash.as_bytes()).expect("the size of an XXH64");
     NonZeroU64::new(u64::from_le_bytes(hash)).filter(|_| !blocks.is_empty())

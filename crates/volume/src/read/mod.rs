@@ -195,17 +195,29 @@ impl Pool {
 
     /// The copies of a block that a device has, as far as they can be read; nothing is verified.
     pub(crate) fn copies_on(&self, device: usize, logical: Logical, length: u32) -> Vec<Box<[u8]>> {
-        let Ok((chunk, offset)) = self.locate_block(logical, length.into()) else { return Vec::new() };
+        let Some((chunk, offset, ways)) = self.ways_on(device, logical, length) else { return Vec::new() };
+        let read = |way: usize| {
+            let mut bytes = vec![0; to_usize(length.into())].into_boxed_slice();
+            self.read_range(chunk, offset, way, &mut bytes).ok().map(|()| bytes)
+        };
+        ways.into_iter().filter_map(read).collect()
+    }
+
+    /// Returns true if a block has a place on a device.
+    pub(crate) fn has_place(&self, device: usize, logical: Logical, length: u32) -> bool {
+        self.ways_on(device, logical, length).is_some_and(|(_, _, ways)| !ways.is_empty())
+    }
+
+    /// Ways of a block that a device has a whole copy of, with its chunk and the offset there.
+    fn ways_on(&self, device: usize, logical: Logical, length: u32) -> Option<(&Chunk, u64, Vec<usize>)> {
+        let (chunk, offset) = self.locate_block(logical, length.into()).ok()?;
         let run = chunk.layout.run_at(offset);
         let is_there = |way: &usize| match chunk.layout.way(&run, *way) {
             Way::Direct(stripe) => chunk.stripes[stripe].device == device,
             Way::Rebuild(_) => false,
         };
-        let read = |way: usize| {
-            let mut bytes = vec![0; to_usize(length.into())].into_boxed_slice();
-            self.read_range(chunk, offset, way, &mut bytes).ok().map(|()| bytes)
-        };
-        (0..chunk.layout.ways()).filter(is_there).filter_map(read).collect()
+        let is_whole = run.length >= u64::from(length);
+        Some((chunk, offset, (0..chunk.layout.ways()).filter(is_there).filter(|_| is_whole).collect()))
     }
 
     /// Reads a block in one way. Blocks seldom straddle strips; one that does may have lost another device in

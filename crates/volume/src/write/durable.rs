@@ -7,6 +7,7 @@ use crate::{DeviceSet, Volume, WriteError};
 use brindle_device::{Batch, DeviceError, WritableDevice, WriteRequest};
 use brindle_ondisk::item::{DevItem, SuperblockAge};
 use brindle_ondisk::{Generation, Holders, Logical, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64};
+use std::num::NonZeroU64;
 use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::IntoBytes;
 
@@ -237,12 +238,13 @@ impl Volume {
 
     /// The superblocks of a commit are written, but for those of devices that failed: these name the log that it ends.
     fn has_ended_log(&self, pool: &Pool, failed: &[usize]) {
-        let log = if failed.is_empty() { None } else { self.log_fingerprint() };
-        if log.is_some() || pool.ended_log.is_some() {
+        let log_on = |index: &usize| Some((*index, self.log_fingerprint(pool.devices[*index].devid)?));
+        let logs: Vec<(usize, NonZeroU64)> = failed.iter().filter_map(log_on).collect();
+        if !logs.is_empty() || pool.ended_log.is_some() {
             self.change(|pool| {
                 pool.ended_log = None;
-                for index in failed {
-                    pool.devices[*index].missed_end_of = log.or(pool.devices[*index].missed_end_of);
+                for (index, log) in logs {
+                    pool.devices[index].missed_end_of = Some(log);
                 }
             });
         }
