@@ -106,6 +106,26 @@ pub enum VolumeError {
         /// Its generation.
         other_generation: Generation,
     },
+    /// Two devices are the same one of the pool, and the others go with the older one.
+    #[error(
+        "{device} (generation {generation}) and {other} (generation {other_generation}) are both devid {devid}, and {member} \
+         goes with the older one: {device} was replaced and then written by itself, or {other} is an old copy of it; give one of \
+         them alone. What only {device} has can be copied out of it where it is mounted alone, with -o degraded"
+    )]
+    Rivals {
+        /// The newer one.
+        device: String,
+        /// Its generation.
+        generation: Generation,
+        /// The older one.
+        other: String,
+        /// Its generation.
+        other_generation: Generation,
+        /// The id that both have.
+        devid: DevId,
+        /// A device that goes with the older one.
+        member: String,
+    },
     /// A device was written without another one, by fsyncs alone.
     #[error(
         "{device} (devid {devid}) was written without {other} (devid {other_devid}) after generation {generation}: it has a log, of \

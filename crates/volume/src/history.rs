@@ -17,6 +17,9 @@
 //!    of a device that has come to it and that the pool knows nothing of is a mark of another history.
 //! 5. *Logs* ([`logs`]). The log that the superblocks of the newest commit name lies on all devices that have it.
 //!
+//! Of two devices with one devid, the newer one counts, unless others of the pool go with the older one: then a device that was
+//! replaced while it was away has been written by itself since.
+//!
 //! None of them takes a legal state for two histories. A crash leaves superblocks of different ages, which have recorded the same
 //! roots for the same generations; a device that slept is an ancestor; a lost write of a tree block leaves an older one, which
 //! has another generation. Not found: halves of one generation that agree in all of these blocks, and rebuilt blocks of parity, which
@@ -26,7 +29,8 @@ pub(crate) mod logs;
 mod marks;
 
 use crate::pool::Pool;
-use crate::scan::{Found, Scan};
+use crate::scan::{Found, Scan, may_be_asleep};
+use crate::writable::generation_before;
 use crate::{Volume, VolumeError};
 use brindle_device::Device;
 use brindle_ondisk::{DevId, Generation, Logical, Node, NodeExpectation, Superblock};
@@ -82,8 +86,9 @@ impl Scan {
     /// Checks that the superblocks of the members are of one history.
     ///
     /// # Errors
-    /// [`VolumeError::Apart`].
+    /// [`VolumeError::Apart`], [`VolumeError::Rivals`].
     pub(crate) fn check_histories(&self) -> Result<(), VolumeError> {
+        self.check_duplicates()?;
         let uuid = self.superblock.dev_item.uuid;
         let newest = self.members.iter().find(|found| found.superblock.dev_item.uuid == uuid);
         let Some(newest) = newest else { return Ok(()) };
@@ -95,6 +100,43 @@ impl Scan {
 }
 
 type Named = (String, DevId, Generation);
+
+impl Scan {
+    /// Checks that the newest device is not one that was replaced while it was away, and then written by itself: that the others don't go
+    /// with another one of its devid.
+    fn check_duplicates(&self) -> Result<(), VolumeError> {
+        let is_newest = |found: &&Found| found.generation() == self.superblock.generation;
+        for other in &self.duplicates {
+            let Some(newest) = self.members.iter().filter(is_newest).find(|it| it.devid() == other.devid())
+            else {
+                continue;
+            };
+            let goes_with = |member: &Found, found: &Found| {
+                (member.devid() != found.devid() && member.generation() == found.generation())
+                    && contradiction(&member.superblock, &found.superblock).is_none()
+            };
+            let is_stale = |member: &Found| {
+                let is_old = member.generation() < generation_before(&newest.superblock)
+                    && !may_be_asleep(&member.superblock, &self.superblock, self.holders);
+                is_old || contradiction(&newest.superblock, &member.superblock).is_some()
+            };
+            if self.members.iter().any(|member| goes_with(member, newest)) {
+                continue;
+            }
+            let Some(member) =
+                self.members.iter().find(|member| goes_with(member, other) && is_stale(member))
+            else {
+                continue;
+            };
+            let name = |found: &Found| found.device.name().to_owned();
+            let (generation, other_generation) = (newest.generation(), other.generation());
+            let (device, other, member) = (name(newest), name(other), name(member));
+            let devid = newest.devid();
+            return Err(VolumeError::Rivals { device, generation, other, other_generation, devid, member });
+        }
+        Ok(())
+    }
+}
 
 fn apart(one: Named, other: Named) -> VolumeError {
     let (device, devid, generation) = one;

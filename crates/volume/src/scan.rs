@@ -119,8 +119,8 @@ pub(crate) struct Scan {
     pub(crate) members: Vec<Found>,
     /// Devices that held a superblock as new as the pool's, by what the newest ones say.
     pub(crate) holders: Holders,
-    /// Devices that are members no less than another of the same devid and generation.
-    pub(crate) twins: Vec<Found>,
+    /// Devices that are not used because another one of the same devid is newer, or as new and came first.
+    pub(crate) duplicates: Vec<Found>,
     /// Devices of other pools: some may be the seeds of this one.
     pub(crate) strangers: Vec<Found>,
     pub(crate) unused: Vec<UnusedDevice>,
@@ -168,7 +168,7 @@ pub(crate) fn scan(devices: Vec<Given>, options: &OpenOptions) -> Result<Scan, V
         found.into_iter().partition(|(found, _)| found.superblock.fsid == fsid);
     let strangers = strangers.into_iter().map(|(found, _)| found).collect();
     let (members, warnings): (Vec<_>, Vec<_>) = members.into_iter().unzip();
-    let (members, twins) = without_duplicates(members, &mut unused);
+    let (members, duplicates) = without_duplicates(members, &mut unused);
     // Devid 0 is the target of a running replacement; the pool's own devices know better.
     let best = members
         .iter()
@@ -187,7 +187,7 @@ pub(crate) fn scan(devices: Vec<Given>, options: &OpenOptions) -> Result<Scan, V
         is_stale.then_some(Warning::Stale { device, devid, generation, expected })
     };
     warnings.extend(members.iter().filter_map(stale));
-    Ok(Scan { superblock, members, holders, twins, strangers, unused, warnings })
+    Ok(Scan { superblock, members, holders, duplicates, strangers, unused, warnings })
 }
 
 /// Returns true if a device with an older superblock may have been left alone since: it is of the same series, and not known
@@ -206,22 +206,19 @@ fn choose_pool(found: &[(Found, Vec<Warning>)], asked: Option<Uuid>) -> Option<U
     .map(|superblock| superblock.fsid)
 }
 
-/// One device for each devid, the newest; in the order of their devids. Also those that are just as new.
+/// One device for each devid, the newest; in the order of their devids. And the others.
 fn without_duplicates(mut members: Vec<Found>, unused: &mut Vec<UnusedDevice>) -> (Vec<Found>, Vec<Found>) {
     members.sort_by_key(|found| (found.devid(), Reverse(found.generation())));
-    let (mut kept, mut twins): (Vec<Found>, Vec<Found>) = (Vec::new(), Vec::new());
+    let (mut kept, mut duplicates): (Vec<Found>, Vec<Found>) = (Vec::new(), Vec::new());
     for found in members {
-        match kept.last().filter(|last| last.devid() == found.devid()) {
-            None => kept.push(found),
-            Some(last) => {
-                unused.push(found.unused(UnusedReason::Duplicate(found.devid())));
-                if last.generation() == found.generation() {
-                    twins.push(found);
-                }
-            }
+        if kept.last().is_none_or(|last| last.devid() != found.devid()) {
+            kept.push(found);
+        } else {
+            unused.push(found.unused(UnusedReason::Duplicate(found.devid())));
+            duplicates.push(found);
         }
     }
-    (kept, twins)
+    (kept, duplicates)
 }
 
 enum Examined {

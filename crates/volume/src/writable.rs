@@ -34,10 +34,12 @@ pub enum NotWritable {
         device: String,
     },
     /// Two devices claim to be the same one.
-    #[error("{device} is devid {devid}, as is another device just as new")]
+    #[error("{device} is devid {devid}, as is {other}, which is just as new")]
     Twins {
         /// One of them.
         device: String,
+        /// The other one.
+        other: String,
         /// Their devid.
         devid: DevId,
     },
@@ -75,8 +77,11 @@ pub enum NotWritable {
 pub(crate) fn check(scan: &Scan) -> Result<(), NotWritable> {
     check_superblock(&scan.superblock)?;
     let name = |found: &Found| found.device.name().to_owned();
-    if let Some(twin) = scan.twins.first() {
-        return Err(NotWritable::Twins { device: name(twin), devid: twin.devid() });
+    for twin in &scan.duplicates {
+        let key = |found: &Found| (found.devid(), found.generation());
+        if let Some(member) = scan.members.iter().find(|member| key(member) == key(twin)) {
+            return Err(NotWritable::Twins { device: name(twin), other: name(member), devid: twin.devid() });
+        }
     }
     if let Some(target) = scan.members.iter().find(|found| found.devid() == DevId::new(0)) {
         return Err(NotWritable::Replacing { device: name(target) });

@@ -2,8 +2,9 @@
 
 use super::host::{LoopPool, can_mount, options, run};
 use crate::support::MIB;
-use brindle_care::device::rejoin;
+use brindle_care::device::{Leaving, ReplaceOptions, rejoin, replace};
 use brindle_care::job::{Control, Progress};
+use brindle_care::mkfs::mkfs;
 use brindle_device::{Device, FileDevice, WritableDevice};
 use brindle_fs::{Filesystem, FsError, NewInode, OpenOptions, WriteOptions};
 use brindle_ondisk::Profile;
@@ -37,10 +38,10 @@ fn create(filesystem: &Filesystem, name: &str) {
 }
 
 /// The kernel writes a part of the pool.
-fn write_by_kernel(pool: &mut LoopPool, which: &[usize]) {
+fn write_by_kernel(pool: &mut LoopPool, which: &[usize], commits: usize) {
     pool.attach_some(which);
     pool.mount("degraded");
-    for commit in 0..COMMITS {
+    for commit in 0..commits {
         std::fs::write(pool.mount_point().join(format!("kernel {commit}")), "x").expect("room");
         run(Command::new("sync").arg("-f").arg(pool.mount_point()));
     }
@@ -64,7 +65,7 @@ fn parts_that_the_kernel_wrote_much_further_are_refused_by_the_marks_of_the_othe
         let mut options = options();
         (options.data, options.metadata) = (Some(profile), Some(profile));
         let mut pool = LoopPool::make(&vec![512 * MIB; count], &options);
-        write_by_kernel(&mut pool, theirs);
+        write_by_kernel(&mut pool, theirs, COMMITS);
         let filesystem = open_some(&pool, ours, true).expect("a copy is there");
         for commit in 0..commits {
             create(&filesystem, &format!("brindle {commit}"));
@@ -108,7 +109,7 @@ fn a_device_that_the_kernel_wrote_without_is_no_part_of_its_own_although_it_has_
     filesystem.shutdown().expect("works");
     drop((filesystem, away));
     // Now the first one is away, whose chunk tree is of after the other's return.
-    write_by_kernel(&mut pool, &[1]);
+    write_by_kernel(&mut pool, &[1], COMMITS);
     let error = open_some(&pool, &[0, 1], false).map(|_| "opened").expect_err("stale").to_string();
     assert!(error.contains("stale"), "{error}");
     let filesystem = open_some(&pool, &[1, 0], true).expect("without the stale one");
@@ -122,4 +123,62 @@ fn a_device_that_the_kernel_wrote_without_is_no_part_of_its_own_although_it_has_
     let filesystem = open_some(&pool, &[0, 1], false).expect("whole");
     assert!(filesystem.lookup(filesystem.root(), b"kernel 6").expect("reads").is_some());
     filesystem.shutdown().expect("works");
+}
+
+/// A pool whose second device was replaced by the third one, by the kernel or by brindle, while it was away.
+fn replaced(by_kernel: bool) -> LoopPool {
+    let mut options = options();
+    (options.data, options.metadata) = (Some(Profile::Raid1), Some(Profile::Raid1));
+    let mut pool = LoopPool::files(&[512 * MIB; 3]);
+    mkfs(&pool.writable()[..2], &options).expect("made");
+    if by_kernel {
+        pool.attach_some(&[0]);
+        pool.mount("degraded");
+        pool.attach_some(&[2]);
+        let target = &pool.loops[1];
+        run(Command::new("btrfs").args(["replace", "start", "-B", "2"]).args([target, &pool.mount_point()]));
+        pool.unmount();
+        pool.detach();
+    } else {
+        let filesystem = open_some(&pool, &[0], true).expect("a copy is there");
+        let target = writable(&pool, &[2]).remove(0);
+        let (which, options) = (Leaving::Missing, ReplaceOptions::default());
+        replace(&filesystem, which, &target, &options, &mut |_: &Progress| Control::Continue)
+            .expect("copied");
+        filesystem.shutdown().expect("works");
+    }
+    pool
+}
+
+#[test]
+fn a_device_that_was_replaced_and_then_written_by_itself_does_not_win() {
+    if !can_mount() {
+        return;
+    }
+    for (by_kernel, commits) in [(false, 0), (false, 40), (true, 0), (true, 40), (true, 2)] {
+        let what = format!("replaced by the kernel: {by_kernel}, {commits} commits by itself");
+        let mut pool = replaced(by_kernel);
+        if commits > 0 {
+            write_by_kernel(&mut pool, &[1], commits);
+        }
+        for (order, is_degraded) in [([0, 1, 2], false), ([0, 1, 2], true), ([2, 1, 0], true)] {
+            let opened = open_some(&pool, &order, is_degraded);
+            if commits < 40 {
+                let filesystem = opened.unwrap_or_else(|error| panic!("{what}: {error}"));
+                let unused = filesystem.pool().volume().unused_devices();
+                assert!(unused.iter().any(|it| it.device.ends_with("1.img")), "{what}: {unused:?}");
+                continue;
+            }
+            let error = opened.map(|_| "opened").expect_err(&what).to_string();
+            let are_named = error.contains("1.img") && error.contains("2.img");
+            assert!(are_named && error.contains("are both devid 2"), "{what}: {error}");
+            let read: Vec<Arc<dyn Device>> =
+                writable(&pool, &order).into_iter().map(|device| device as Arc<dyn Device>).collect();
+            let error = Filesystem::open(read, &degraded(is_degraded)).map(|_| "read").expect_err(&what);
+            assert!(error.to_string().contains("are both devid 2"), "{what}: {error}");
+        }
+        for (which, is_degraded) in [(&[0, 2][..], false), (&[1], true)] {
+            open_some(&pool, which, is_degraded).unwrap_or_else(|error| panic!("{what}: {error}"));
+        }
+    }
 }

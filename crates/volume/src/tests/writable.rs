@@ -4,7 +4,7 @@ use super::flaky::Flaky;
 use super::support::*;
 use crate::{DeviceSet, NotWritable, OpenOptions, UnusedDevice, UnusedReason, Volume, VolumeError, Warning};
 use brindle_device::{Device, DeviceClass, WritableDevice};
-use brindle_ondisk::{BlockGroupType, DevId, Superblock};
+use brindle_ondisk::{BlockGroupType, DevId, Series, Superblock};
 use brindle_policy::placement::{AllocationHint, PlacementClass};
 use std::sync::Arc;
 
@@ -62,9 +62,33 @@ fn a_replacement_under_way_and_twins_are_refused() {
     let target = member(&superblock(FSID, 0, 2, 5));
     refused(&[Arc::clone(&first), target], "member0 is about to replace another device");
     let twin = member(&superblock(FSID, 1, 1, 5));
-    refused(&[Arc::clone(&first), twin], "member1 is devid 1, as is another device just as new");
+    refused(&[Arc::clone(&first), twin], "member1 is devid 1, as is member1, which is just as new");
     let older = member(&superblock(FSID, 1, 1, 4));
     open(&[member(&superblock(FSID, 1, 1, 5)), older], false).expect("the newer one counts");
+}
+
+#[test]
+fn a_newer_device_does_not_win_if_the_others_go_with_an_older_one_of_its_devid() {
+    let at = |devid: u64, generation: u64| member(&superblock(FSID, devid, 2, generation));
+    for degraded in [false, true] {
+        let error = open(&[at(1, 5), at(2, 20), at(2, 5)], degraded).expect_err("one of them was replaced");
+        assert!(matches!(error, VolumeError::Rivals { .. }), "{error}");
+        let words = "member2 (generation 20) and member2 (generation 5) are both devid 2, and member1 goes with the older";
+        assert!(error.to_string().starts_with(words), "{error}");
+    }
+    // Old copies are no rivals: beside a device that goes with the newer one, nor after a crash between superblocks, nor of a
+    // device that is as stale as any.
+    open(&[at(1, 20), at(2, 20), at(2, 5)], false).expect("an old copy");
+    open(&[at(1, 19), at(2, 20), at(2, 19)], false).expect("an old copy, and a crash");
+    let are_rivals = |devices: &[Arc<Flaky>]| matches!(open(devices, true), Err(VolumeError::Rivals { .. }));
+    assert!(!are_rivals(&[at(1, 5), at(2, 20), at(2, 7)]), "a stale one, and an old copy");
+    // While the first device sleeps, nothing goes with a copy of the other one.
+    let of_series = |devid: u64, generation: u64| {
+        let mut superblock = superblock(FSID, devid, 2, generation);
+        superblock.set_series(Some(Series::new(7)));
+        member(&superblock)
+    };
+    assert!(!are_rivals(&[of_series(1, 5), of_series(2, 20), of_series(2, 5)]), "the first one sleeps");
 }
 
 #[test]
