@@ -203,6 +203,16 @@ impl From<Defect> for SuperblockDefect {
 impl Superblock {
     /// Takes one copy as read from `offset` of a device, and checks every field of it.
     pub fn parse(bytes: &[u8; SUPERBLOCK_SIZE], offset: u64) -> Result<Box<Self>, SuperblockDefect> {
+        let superblock = Self::parse_but_system_chunks(bytes, offset)?;
+        superblock.check_system_chunks()?;
+        Ok(superblock)
+    }
+
+    /// Takes one copy as [`parse`](Self::parse) does, whatever its system chunks are: for a recovery that has others.
+    pub fn parse_but_system_chunks(
+        bytes: &[u8; SUPERBLOCK_SIZE],
+        offset: u64,
+    ) -> Result<Box<Self>, SuperblockDefect> {
         let superblock = Self::from_bytes(bytes);
         if superblock.magic != MAGIC {
             return Err(SuperblockDefect::NoMagic { found: superblock.magic });
@@ -288,7 +298,7 @@ impl Superblock {
         })
     }
 
-    /// Every field against its range; the order puts what explains most first.
+    /// Every field against its range, system chunks left out; the order puts what explains most first.
     fn check(&self) -> Result<(), SuperblockDefect> {
         let refused = self.incompat().refused();
         if !refused.is_empty() {
@@ -326,7 +336,6 @@ impl Superblock {
         if self.dev_item.devid == DevId::new(0) && self.num_devices.get() == 1 {
             return Err(Defect::new("dev_item has devid zero on a pool of one device", 0).into());
         }
-        self.check_system_chunks()?;
         Ok(())
     }
 

@@ -20,6 +20,7 @@
 //!
 //! Nothing is guessed. What one fact alone says is left as it is, and named.
 
+pub mod chunks;
 mod error;
 mod patch;
 mod patient;

@@ -14,15 +14,22 @@ struct SuperblockCopy {
     parsed: Result<Box<Superblock>, String>,
 }
 
+/// A way to take a copy.
+type Parse = fn(&[u8; SUPERBLOCK_SIZE], u64) -> Result<Box<Superblock>, SuperblockDefect>;
+
 /// The copies that a device has room for.
 fn copies(device: &dyn Device) -> Result<Vec<SuperblockCopy>, RescueError> {
+    copies_by(device, Superblock::parse)
+}
+
+fn copies_by(device: &dyn Device, parse: Parse) -> Result<Vec<SuperblockCopy>, RescueError> {
     let mut copies = Vec::new();
     let fits = |offset: &u64| *offset + to_u64(SUPERBLOCK_SIZE) <= device.size_bytes();
     for offset in SUPERBLOCK_OFFSETS.into_iter().filter(fits) {
         let mut bytes = [0; SUPERBLOCK_SIZE];
         let parsed = match device.read_at(offset, &mut bytes) {
             Err(error) => Err(error.to_string()),
-            Ok(()) => match Superblock::parse(&bytes, offset) {
+            Ok(()) => match parse(&bytes, offset) {
                 Ok(superblock) => Ok(superblock),
                 Err(defect @ (SuperblockDefect::Features(_) | SuperblockDefect::SectorSize(_))) => {
                     return Err(RescueError::Refused(format!("{}: {defect}", device.name())));
@@ -42,7 +49,11 @@ fn best(copies: &[SuperblockCopy]) -> Option<&Superblock> {
 }
 
 /// Writes a copy for a place, with its checksum.
-fn put(device: &dyn WritableDevice, offset: u64, superblock: &Superblock) -> Result<(), RescueError> {
+pub(crate) fn put(
+    device: &dyn WritableDevice,
+    offset: u64,
+    superblock: &Superblock,
+) -> Result<(), RescueError> {
     let mut copy = Superblock::clone(superblock);
     copy.bytenr.set(offset);
     let checksum = copy.compute_checksum(copy.checksum_type());
@@ -116,14 +127,14 @@ pub fn zero_log(patient: &Patient) -> Result<Vec<Step>, RescueError> {
     Ok(steps)
 }
 
-/// Refuses devices that are not all of one pool: by the best superblock of each.
+/// Refuses devices that are not all of one pool: by the best superblock of each, whatever its system chunks are.
 ///
 /// # Errors
 /// Devices of several pools; none that has a superblock.
 pub fn one_pool(devices: &[Arc<dyn Device>]) -> Result<Box<Superblock>, RescueError> {
     let mut newest: Option<Box<Superblock>> = None;
     for device in devices {
-        let copies = copies(device.as_ref())?;
+        let copies = copies_by(device.as_ref(), Superblock::parse_but_system_chunks)?;
         let Some(found) = best(&copies) else { continue };
         if let Some(other) = newest.as_ref().filter(|other| other.fsid != found.fsid) {
             let why = format!("{} belongs to the pool {}, not to {}", device.name(), found.fsid, other.fsid);

@@ -13,8 +13,12 @@ const COMPLAINTS: [&str; 8] =
     ["error:", "warning:", "mismatch", "incorrect", "invalid", "missing", "bad ", "are different"];
 /// Complaints of `btrfs check` about a sound pool: it looks at all devices of the host, those of others that come and
 /// go or are damaged included. Of the pool itself a device with a bad superblock would be missing.
-const HARMLESS: [&str; 3] =
-    ["cannot scan", "superblock checksum mismatch", "space cache will be invalidated"];
+const HARMLESS: [&str; 4] = [
+    "cannot scan",
+    "superblock checksum mismatch",
+    "space cache will be invalidated",
+    "but found an existing device",
+];
 
 /// Has `btrfs check` examine the pool of this image or block device, data included; of several devices, the host must
 /// know them. Fails with all that it printed if it complains; `None` where it is not installed.
@@ -83,6 +87,7 @@ mod tests {
             "no error found",
             "ERROR: cannot scan /dev/loop3: Input/output error",
             "ERROR: superblock checksum mismatch",
+            "WARNING: adding device /dev/loop6 gen 81 but found an existing device /dev/loop3 gen 86",
             "[1/7] checking root items",
         ] {
             assert!(!is_complaint(line), "{line}");

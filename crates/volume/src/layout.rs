@@ -230,5 +230,63 @@ impl Layout {
     }
 }
 
+/// Bytes of a chunk that are contiguous on each stripe that holds them as they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StripePlaces {
+    /// Numbers of the stripes, which are mirrors of each other.
+    pub stripes: Vec<usize>,
+    /// Offset in each of them, in bytes.
+    pub stripe_offset: u64,
+}
+
+/// Places of the byte at an offset of a chunk; parity is none.
+///
+/// # Errors
+/// A chunk without a geometry.
+pub fn stripe_places(chunk: &Chunk<'_>, offset: u64) -> Result<StripePlaces, Defect> {
+    let layout = Layout::new(chunk)?;
+    let run = layout.run_at(offset);
+    let copies = usize::from(layout.profile.attributes().ncopies);
+    let stripe = |number| match layout.way(&run, number) {
+        Way::Direct(stripe) => Some(stripe),
+        Way::Rebuild(_) => None,
+    };
+    let stripes = (0..copies).filter_map(stripe).collect();
+    Ok(StripePlaces { stripes, stripe_offset: run.stripe_offset })
+}
+
+/// Stripes of one row of a chunk with parity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParityStripes {
+    /// Those with data, in the order of the columns.
+    pub data: Vec<usize>,
+    /// Those with P and Q.
+    pub parity: Vec<usize>,
+}
+
+/// The row that holds the byte at an offset of a chunk; none without parity.
+///
+/// # Errors
+/// A chunk without a geometry.
+pub fn parity_stripes(chunk: &Chunk<'_>, offset: u64) -> Result<Option<ParityStripes>, Defect> {
+    let layout = Layout::new(chunk)?;
+    if !layout.has_parity() {
+        return Ok(None);
+    }
+    let row = layout.run_at(offset).row;
+    let stripe = |column| layout.stripe_in_row(row, column);
+    let data = (0..layout.columns).map(stripe).collect();
+    let parity = (layout.columns..layout.stripes).map(stripe).collect();
+    Ok(Some(ParityStripes { data, parity }))
+}
+
+/// Length of the device extents of a chunk, in bytes.
+///
+/// # Errors
+/// A chunk without a geometry.
+pub fn device_extent_length(chunk: &Chunk<'_>) -> Result<u64, Defect> {
+    Ok(Layout::new(chunk)?.stripe_length(chunk.header.length.get()))
+}
+
 #[cfg(test)]
 mod tests;

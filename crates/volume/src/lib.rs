@@ -41,6 +41,7 @@ pub use error::{
     Attempt, AttemptFailure, MissingDevice, ReadError, SuperblockProblem, UnreadableChunk, VolumeError,
     Warning, WriteError,
 };
+pub use layout::{ParityStripes, StripePlaces, device_extent_length, parity_stripes, stripe_places};
 pub use lease::{
     LEASE_INTERVAL, LeaseFound, LeaseHost, LeaseMode, LeaseOptions, StopReason, ThisHost, break_leases,
     check_leases, find_leases,

@@ -4,9 +4,10 @@ mod files;
 mod repair;
 
 use crate::commands::damaged_list::DamagedFilesOption;
+use crate::commands::examination_bar::Bar;
 use crate::commands::in_use::warn_if_used;
 use crate::commands::mount_options::MountOptions;
-use crate::commands::pool::{open_devices, warn_of_leases, without_pool};
+use crate::commands::pool::{open_to_look, warn_of_leases, without_pool};
 use crate::commands::rescue::consent::ConsentOptions;
 use crate::commands::usage::wrong_usage;
 use crate::damage;
@@ -15,12 +16,11 @@ use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
 use brindle_care::scrub::DamagedFile;
-use brindle_check::{CheckOptions, PASSES, PassReport, Progress, Report};
+use brindle_check::{CheckOptions, PASSES, PassReport, Report};
 use brindle_volume::Rescue;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -72,7 +72,7 @@ pub(crate) struct CheckCommand {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: Option<u16>,
     /// degraded: do not count missing devices as an error; rescue=usebackuproot: check the newest older commit whose
-    /// root tree begins, if that of the last one doesn't
+    /// root tree begins, if that of the last one doesn't; rescue=chunks: make a chunk tree that can't be read anew in memory
     #[arg(short, long = "options", value_name = "OPTIONS")]
     options: Vec<String>,
     /// Repair what can be proved: counts, free space, superblock copies, the UUID tree
@@ -100,7 +100,7 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
     let options = MountOptions::parse(&command.options)?;
     if let Some(option) = options.first_of_mount() {
         return wrong_usage(format!(
-            "unknown option '{option}': here -o takes degraded, rescue=usebackuproot and device=PATH"
+            "unknown option '{option}': here -o takes degraded, rescue=usebackuproot, rescue=chunks and device=PATH"
         ));
     }
     if options.subvol.is_some() || options.subvolid.is_some() {
@@ -112,7 +112,8 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
     let by_backup = Rescue { backup_roots: true, ..Rescue::default() };
     if options.rescue.is_any() && options.rescue != by_backup {
         return wrong_usage(
-            "checksums and roots are what is checked: of rescue= check takes usebackuproot".to_owned(),
+            "checksums and roots are what is checked: of rescue= check takes usebackuproot and chunks"
+                .to_owned(),
         );
     }
     if command.damaged.is_wanted() && (!command.check_data_csum || command.repair) {
@@ -133,7 +134,7 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
     check.volume.superblock_mirror = command.mirror.map(usize::from);
     let paths: Vec<&Path> = command.devices.iter().chain(&options.devices).map(PathBuf::as_path).collect();
     if command.repair {
-        if options.degraded || options.rescue.is_any() || command.mirror.is_some() {
+        if options.degraded || options.is_rescue() || command.mirror.is_some() {
             return wrong_usage(
                 "a repair takes all devices and the last commit: no -o, and no -s".to_owned(),
             );
@@ -141,11 +142,11 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
         return repair::run(command, &check, &paths);
     }
     let bar = Bar::new(command.progress || !command.json.json);
-    let report = brindle_check::check(open_devices(&paths)?, &check, &bar).map_err(without_pool)?;
+    let report = brindle_check::check(open_to_look(&paths, &options)?, &check, &bar).map_err(without_pool)?;
     let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     warn_if_used(&report.fsid, &names);
     warn_of_leases(&names);
-    bar.0.finish_and_clear();
+    bar.clear();
     let files = files::named(&report, &paths, &command.options);
     let files = files.unwrap_or_else(|error| {
         tracing::warn!("files with bad data can't be named: {error}");
@@ -163,35 +164,6 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
     }
     damage::note_report(&report);
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Progress, on a terminal.
-struct Bar(ProgressBar);
-
-impl Bar {
-    fn new(is_wanted: bool) -> Self {
-        let is_shown = is_wanted && io::stderr().is_terminal();
-        let target =
-            if is_shown { ProgressDrawTarget::stderr_with_hz(8) } else { ProgressDrawTarget::hidden() };
-        let style = ProgressStyle::with_template("{msg:12} {wide_bar} {percent:>3}% {eta:>4}");
-        Self(ProgressBar::with_draw_target(Some(0), target).with_style(style.expect("the template is right")))
-    }
-}
-
-impl Progress for Bar {
-    fn begin(&self, pass: &'static str) {
-        self.0.set_position(0);
-        self.0.set_length(0);
-        self.0.set_message(pass);
-    }
-
-    fn total(&self, units: u64) {
-        self.0.set_length(units);
-    }
-
-    fn advance(&self, units: u64) {
-        self.0.inc(units);
-    }
 }
 
 fn print_report(out: &mut dyn Write, report: &Report, files: &[DamagedFile]) -> io::Result<()> {

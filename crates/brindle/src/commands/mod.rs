@@ -10,6 +10,7 @@ mod device;
 mod device_change;
 mod device_property;
 mod device_word;
+mod examination_bar;
 mod export;
 mod filesystem;
 pub(crate) mod health;

@@ -1,5 +1,6 @@
 //! Common options of commands that read a pool: the devices, the options that choose within it, and opening it.
 
+use crate::commands::examination_bar::Bar;
 use crate::commands::holder::holder_of;
 use crate::commands::in_use::{warn_if_used, writer_of};
 use crate::commands::mount_options::MountOptions;
@@ -10,10 +11,10 @@ use brindle_care::mkfs::signature;
 use brindle_device::{Device, WritableDevice};
 use brindle_fs::{Filesystem, FsError};
 use brindle_ondisk::{RootId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, SuperblockDefect, to_u64};
+use brindle_rescue::Step;
+use brindle_rescue::chunks::overlaid;
 use brindle_tree::{Pool, TreeError};
-use brindle_volume::{
-    LEASE_INTERVAL, Rescue, SuperblockProblem, UnusedDevice, UnusedReason, Volume, VolumeError,
-};
+use brindle_volume::{LEASE_INTERVAL, SuperblockProblem, UnusedDevice, UnusedReason, Volume, VolumeError};
 use clap::Args;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -67,7 +68,7 @@ pub(crate) fn open_filesystem(paths: &[&Path], mount: &MountOptions) -> Result<F
 
 /// Opens a filesystem, without a word.
 pub(crate) fn open_to_read(paths: &[&Path], mount: &MountOptions) -> Result<Filesystem> {
-    Filesystem::open(open_devices(paths)?, &open_options(mount)).map_err(explain)
+    Filesystem::open(open_to_look(paths, mount)?, &open_options(mount)).map_err(explain)
 }
 
 /// Opens a filesystem to show it, and logs its warnings. A log is replayed in memory, and stays on the devices; where that can't
@@ -153,7 +154,7 @@ pub(crate) fn open_pool(paths: &[PathBuf]) -> Result<Pool> {
 /// The same without a warning if others write the pool: of a pool that was named by its mount, that is known.
 pub(crate) fn open_mounted_pool(paths: &[PathBuf]) -> Result<Pool> {
     let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
-    open_rescued_pool(&paths, Rescue::default())
+    open_rescued_pool(&paths, &MountOptions::default())
 }
 
 /// Options of commands that look into trees.
@@ -175,17 +176,17 @@ impl InspectOptions {
             ));
         }
         let paths: Vec<&Path> = devices.iter().chain(&options.devices).map(PathBuf::as_path).collect();
-        let pool = open_rescued_pool(&paths, options.rescue)?;
+        let pool = open_rescued_pool(&paths, &options)?;
         warn_of_writers(pool.volume());
         Ok(pool)
     }
 }
 
 /// Opens a pool without regard to missing devices.
-fn open_rescued_pool(paths: &[&Path], rescue: Rescue) -> Result<Pool> {
+fn open_rescued_pool(paths: &[&Path], mount: &MountOptions) -> Result<Pool> {
     let mut options = brindle_tree::OpenOptions::default();
-    (options.volume.degraded, options.volume.rescue) = (true, rescue);
-    let pool = Pool::open(open_devices(paths)?, &options).map_err(|error| match error {
+    (options.volume.degraded, options.volume.rescue) = (true, mount.rescue);
+    let pool = Pool::open(open_to_look(paths, mount)?, &options).map_err(|error| match error {
         TreeError::Volume(error @ VolumeError::NoPool { .. }) => without_pool(error),
         error => error.into(),
     })?;
@@ -321,6 +322,23 @@ fn log_copies(name: &str) {
 /// Opens devices, in the order given.
 pub(crate) fn open_devices(paths: &[&Path]) -> Result<Vec<Arc<dyn Device>>> {
     paths.iter().map(|path| Ok(open_device(path)?)).collect()
+}
+
+/// Opens devices to read a pool: if that is asked for, with its chunk tree made anew in memory.
+pub(crate) fn open_to_look(paths: &[&Path], mount: &MountOptions) -> Result<Vec<Arc<dyn Device>>> {
+    let devices = open_devices(paths)?;
+    if !mount.recovers_chunks {
+        return Ok(devices);
+    }
+    let bar = Bar::new(true);
+    let (devices, recovery) = overlaid(devices, &bar)?;
+    bar.clear();
+    let summary = recovery.summary();
+    tracing::warn!("the chunk tree is made anew in memory; chunks that are proved: {}", summary.join(", "));
+    for Step { change, reason } in recovery.left() {
+        tracing::warn!("{change}: {reason}");
+    }
+    Ok(devices)
 }
 
 /// The first superblock of a device, if it has one.

@@ -108,3 +108,55 @@ fn an_undo_file_without_room_is_removed_and_nothing_is_written() {
     assert!(!undo.exists(), "part of an undo file undoes nothing");
     assert_eq!(fs::read(&image).expect("there"), before, "nothing was written");
 }
+
+#[test]
+fn a_chunk_tree_that_is_lost_is_read_around_shown_written_and_undone() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let mut victim = Victim::load("raid1");
+    let paths: Vec<_> =
+        (0..victim.images().len()).map(|number| directory.path().join(format!("dev{number}"))).collect();
+    let write = |victim: &Victim| {
+        for (image, path) in victim.images().iter().zip(&paths) {
+            image.write_to(path).expect("room");
+        }
+    };
+    write(&victim);
+    let devices: Vec<&str> = paths.iter().map(|path| text(path)).collect();
+    let with = |words: &[&'static str]| -> Vec<String> {
+        words.iter().chain(&devices).map(|word| (*word).to_owned()).collect()
+    };
+    let listed = brindle_prints(with(&["-q", "ls", "-lR"]));
+    let blocks: Vec<_> = victim.blocks().to_vec();
+    for block in blocks.iter().filter(|block| block.tree == brindle_ondisk::RootId::CHUNK_TREE) {
+        victim.edit_block_raw(block.at, |bytes| bytes.fill(0x5a));
+    }
+    write(&victim);
+    let contents = || paths.iter().map(|path| fs::read(path).expect("there")).collect::<Vec<_>>();
+    let before = contents();
+
+    brindle_fails(1, with(&["ls"]));
+    assert_eq!(brindle_prints(with(&["-q", "ls", "-lR", "-o", "rescue=chunks"])), listed);
+    brindle_prints(with(&["-q", "check", "-o", "rescue=chunks", "--check-data-csum"]));
+    brindle_prints(with(&["-q", "inspect", "dump-tree", "-o", "rescue=chunks", "-t", "chunk"]));
+    let said = brindle_fails(2, with(&["check", "--repair", "-o", "rescue=chunks"]));
+    assert!(said.contains("a repair takes all devices"), "{said}");
+
+    let shown = brindle_prints(with(&["-q", "rescue", "chunk-recover", "--dry-run"]));
+    assert!(shown.contains("chunks that are proved: ") && shown.contains("nothing was written"), "{shown}");
+    assert_eq!(contents(), before, "nothing was written");
+    let refused = brindle(["-q", "rescue", "chunk-recover", "--yes", "--json", devices[0]]);
+    let report: Value = serde_json::from_slice(&refused.stdout).expect("JSON");
+    assert!(report["refused"].as_str().is_some_and(|why| why.contains("is missing")), "{report}");
+    assert_eq!(refused.status.code(), Some(1), "{report}");
+
+    let undo = directory.path().join("undo");
+    let words = ["-q", "rescue", "chunk-recover", "--yes", "--json", "--undo", text(&undo)];
+    let said = brindle_prints(words.iter().chain(&devices));
+    let report: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!((&report["written"], &report["refused"]), (&true.into(), &Value::Null), "{report}");
+    assert!(report["chunks"][0]["proof"].is_string(), "{report}");
+    brindle_prints(with(&["-q", "check", "--check-data-csum"]));
+    assert_eq!(brindle_prints(with(&["-q", "ls", "-lR"])), listed);
+    brindle_prints(["-q", "rescue", "undo", text(&undo)].iter().chain(&devices));
+    assert_eq!(contents(), before, "undone");
+}

@@ -1,6 +1,7 @@
 //! `check --repair`.
 
-use super::{Bar, CheckCommand, print_report, report_json};
+use super::{CheckCommand, print_report, report_json};
+use crate::commands::examination_bar::Bar;
 use crate::commands::rescue::consent::{Outcome, Ward};
 use crate::output;
 use anyhow::Result;
@@ -16,7 +17,7 @@ pub(super) fn run(command: &CheckCommand, options: &CheckOptions, paths: &[&Path
     let mut ward = Ward::open(paths, &command.consent)?;
     let bar = Bar::new(command.progress || !command.json.json);
     let rehearsal = rehearse(&mut ward.patient, options, &bar)?;
-    bar.0.finish_and_clear();
+    bar.clear();
     let is_json = command.json.json;
     if !is_json {
         show(&rehearsal)?;

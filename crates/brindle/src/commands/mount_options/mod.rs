@@ -49,6 +49,8 @@ pub(crate) struct MountOptions {
     pub(crate) lease: LeaseChoice,
     /// Assurances that are given up to read a damaged pool (`rescue=`).
     pub(crate) rescue: Rescue,
+    /// A chunk tree that can't be read is made anew in memory (`rescue=chunks`).
+    pub(crate) recovers_chunks: bool,
     /// The choices of how the pool is written.
     pub(crate) write: WriteChoices,
     /// The choices of the mount itself.
@@ -118,7 +120,7 @@ impl MountOptions {
 
     /// Refuses to mount a pool to be written whose log is to stay, or that is to be rescued.
     pub(crate) fn check_read_only(&self) -> Result<()> {
-        if self.rescue.is_any() && !self.is_read_only() {
+        if self.is_rescue() && !self.is_read_only() {
             bail!(
                 "options 'rescue=' and 'usebackuproot' go with 'ro' only: what they show must not be written"
             );
@@ -133,7 +135,12 @@ impl MountOptions {
 
     /// Returns true if a log is not replayed.
     pub(crate) fn keeps_log(&self) -> bool {
-        self.leaves_log || self.rescue.is_any()
+        self.leaves_log || self.is_rescue()
+    }
+
+    /// Returns true if a damaged pool is to be read.
+    pub(crate) fn is_rescue(&self) -> bool {
+        self.rescue.is_any() || self.recovers_chunks
     }
 
     /// Returns true if these options say nothing of the pool, only of a mount of it.

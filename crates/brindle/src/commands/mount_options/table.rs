@@ -168,7 +168,8 @@ pub(super) const ROWS: &[Row] = &[
          files can be read without; without the checksum tree, data is not verified), idatacsums (data that \
          matches its checksum in no copy is served as it is), imetacsums (tree blocks likewise, if they are sound \
          otherwise), isuperflags (unknown flags of superblocks, which are no obstacle to reading here), \
-         nologreplay, and all (all of these but usebackuproot)",
+         nologreplay, and all (all of these but usebackuproot); chunks (a chunk tree that can't be read is made anew in \
+         memory, after a scan of the devices: see brindle rescue chunk-recover)",
         value::rescue,
     ),
     Row::flag(OfPool, "usebackuproot", "with ro: the same as rescue=usebackuproot", |options| {

@@ -73,6 +73,7 @@ pub(super) fn rescue(options: &mut MountOptions, words: &str) -> Result<()> {
             "imetacsums" | "ignoremetacsums" => options.rescue.tree_checksums = true,
             // No pool is refused for its flags where it is only read.
             "isuperflags" | "ignoresuperflags" | "nologreplay" => options.leaves_log = true,
+            "chunks" => options.recovers_chunks = true,
             "all" => {
                 let backup_roots = options.rescue.backup_roots;
                 options.rescue = Rescue { backup_roots, ..Rescue::ALL };
@@ -80,7 +81,7 @@ pub(super) fn rescue(options: &mut MountOptions, words: &str) -> Result<()> {
             }
             _ => bail!(
                 "option 'rescue={words}': '{word}' is none of usebackuproot, ibadroots, idatacsums, imetacsums, \
-                 isuperflags, nologreplay and all"
+                 isuperflags, nologreplay, chunks and all"
             ),
         }
     }

@@ -1,5 +1,6 @@
 //! `brindle rescue`: repairs of a pool that is not mounted, by the words of btrfs(8).
 
+mod chunks;
 pub(crate) mod consent;
 mod undo;
 mod words;
@@ -36,6 +37,13 @@ pub(crate) enum RescueCommand {
     ClearSpaceCache(ClearSpaceCacheCommand),
     /// Make the UUID tree anew from the root items
     ClearUuidTree(TreatmentCommand),
+    /// Make a chunk tree that can't be read anew, from what proves it
+    ///
+    /// Reads all devices whole. A chunk counts if its block group, its device extents and the order of its stripes agree; the order is
+    /// proved by the profile, by a chunk item of an older tree, or by contents. What is not proved is named. The tree is
+    /// written if the whole map is proved and all devices are given, over the blocks of the old one: no other tree changes. Otherwise
+    /// files can be read with -o rescue=chunks, which makes the tree in memory.
+    ChunkRecover(TreatmentCommand),
     Undo(undo::UndoCommand),
 }
 
@@ -72,6 +80,7 @@ pub(crate) fn run(command: &RescueCommand) -> Result<ExitCode> {
             treat(&command.treatment, Treatment::ClearSpaceCache(version))
         }
         RescueCommand::ClearUuidTree(command) => treat(command, Treatment::ClearUuidTree),
+        RescueCommand::ChunkRecover(command) => chunks::run(command),
         RescueCommand::Undo(command) => undo::run(command),
     }
 }

@@ -15,12 +15,12 @@ use std::process::ExitCode;
 #[derive(Args, Debug)]
 pub(crate) struct TreatmentCommand {
     #[command(flatten)]
-    consent: ConsentOptions,
+    pub(super) consent: ConsentOptions,
     #[command(flatten)]
-    json: JsonOption,
+    pub(super) json: JsonOption,
     /// All devices of the pool
     #[arg(required = true, value_name = "DEVICE")]
-    devices: Vec<PathBuf>,
+    pub(super) devices: Vec<PathBuf>,
 }
 
 /// A treatment.
