@@ -11,7 +11,7 @@ use brindle_ondisk::item::Stripe;
 use brindle_ondisk::{
     BlockGroupType, Generation, Item, Key, KeyType, Logical, ObjectId, Profile, to_u64, to_usize,
 };
-use brindle_volume::stripe_places;
+use brindle_volume::{parity_stripes, stripe_places, syndromes};
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
@@ -24,20 +24,25 @@ const CHECKSUM_ITEM_BYTES: u64 = 64 << 20;
 /// Bytes on one stripe before the next one's turn.
 const STRIP_BYTES: u64 = 64 << 10;
 
-/// Votes, by number of the device extent and by group.
+/// Votes on the group of each device extent.
 #[derive(Clone, Debug)]
-pub(crate) struct Votes(Vec<Vec<u32>>);
+pub(crate) struct Votes {
+    /// By number of the device extent and by group.
+    counts: Vec<Vec<u32>>,
+    /// Offsets in the chunk of what gave votes.
+    offsets: Vec<u64>,
+}
 
 impl Votes {
     fn add(&mut self, extent: usize, group: usize) {
-        if let Some(count) = self.0.get_mut(extent).and_then(|groups| groups.get_mut(group)) {
+        if let Some(count) = self.counts.get_mut(extent).and_then(|groups| groups.get_mut(group)) {
             *count += 1;
         }
     }
 
     /// The group of a device extent, if there are votes for one alone; an error if there are for several.
     fn of(&self, extent: usize) -> Result<Option<usize>, ()> {
-        let mut groups = self.0[extent].iter().enumerate().filter(|(_, count)| **count > 0);
+        let mut groups = self.counts[extent].iter().enumerate().filter(|(_, count)| **count > 0);
         match (groups.next(), groups.next()) {
             (None, _) => Ok(None),
             (Some((group, _)), None) => Ok(Some(group)),
@@ -45,18 +50,29 @@ impl Votes {
         }
     }
 
+    /// The only device extent of a group.
+    fn extent_of(&self, group: usize) -> Option<usize> {
+        let mut extents = (0..self.counts.len()).filter(|extent| self.of(*extent) == Ok(Some(group)));
+        extents.next().filter(|_| extents.next().is_none())
+    }
+
+    /// Returns true if there are votes for each device extent.
+    fn are_for_all(&self) -> bool {
+        self.counts.iter().all(|groups| groups.iter().any(|count| *count > 0))
+    }
+
     pub(crate) fn are_none(&self) -> bool {
-        self.0.iter().flatten().all(|count| *count == 0)
+        self.counts.iter().flatten().all(|count| *count == 0)
     }
 
     fn are_enough(&self) -> bool {
-        self.0.iter().all(|groups| groups.iter().any(|count| *count >= VOTES_ENOUGH))
+        self.counts.iter().all(|groups| groups.iter().any(|count| *count >= VOTES_ENOUGH))
     }
 
     /// Returns true if an item has a stripe in another group than contents say. Stripes of `chunk` are in the order of the votes.
     pub(crate) fn contradict(&self, chunk: &OwnedChunk, item: &OwnedChunk) -> bool {
         let width = group_width(chunk);
-        (0..self.0.len()).any(|extent| {
+        (0..self.counts.len()).any(|extent| {
             let stripe = &chunk.stripes[extent];
             let is_it = |other: &Stripe| (other.devid, other.offset) == (stripe.devid, stripe.offset);
             let group = item.stripes.iter().position(is_it).map(|position| position / width);
@@ -98,7 +114,8 @@ impl Order<'_> {
 
     /// Votes of the last commit's tree blocks that the scan has seen. An old one might be what is left of parity.
     pub(crate) fn votes_of_blocks(&self, blocks: &Blocks<'_>) -> Votes {
-        let mut votes = Votes(vec![vec![0; self.groups()]; self.chunk.stripes.len()]);
+        let counts = vec![vec![0; self.groups()]; self.chunk.stripes.len()];
+        let mut votes = Votes { counts, offsets: Vec::new() };
         if !self.chunk.kind().intersects(BlockGroupType::METADATA | BlockGroupType::SYSTEM) {
             return votes;
         }
@@ -115,7 +132,7 @@ impl Order<'_> {
             });
             if lies_there && seen.insert(sighting.bytenr) {
                 let found = self.with_contents_of(sighting, stripe_offset);
-                self.count(found, group, stripe_offset, &mut votes);
+                self.count(found, group, (offset, stripe_offset), &mut votes);
             }
             if votes.are_enough() {
                 break;
@@ -130,6 +147,11 @@ impl Order<'_> {
         if self.evidence.members.devices[sighting.device].read_at(sighting.physical, &mut expected).is_err() {
             return Vec::new();
         }
+        self.with_sector(&expected, stripe_offset)
+    }
+
+    /// Device extents that have a sector at an offset.
+    fn with_sector(&self, expected: &[u8], stripe_offset: u64) -> Vec<usize> {
         let has_it =
             |stripe: &Stripe| self.sector_at(stripe, stripe_offset).is_some_and(|bytes| bytes == expected);
         let stripes = self.chunk.stripes.iter().enumerate();
@@ -162,14 +184,12 @@ impl Order<'_> {
     /// The same contents on more of them than mirror each other, such as zeros, say nothing. Parity of a row with one strip of data is a
     /// copy of that: both are found, unless a device is missing. Then the row must have more than one strip of data, or what was found
     /// might be the parity: more strips that are not zero than parity and one of data.
-    fn count(&self, found: Vec<usize>, group: usize, stripe_offset: u64, votes: &mut Votes) {
+    fn count(&self, found: Vec<usize>, group: usize, (offset, stripe_offset): (u64, u64), votes: &mut Votes) {
         let parities = self.chunk.kind().profile().map_or(0, |profile| profile.attributes().nparity);
-        let members = self.evidence.members;
-        let is_complete = self.chunk.stripes.iter().all(|stripe| members.number_of(stripe.devid).is_some());
         if found.is_empty() || found.len() > group_width(self.chunk) {
             return;
         }
-        if parities > 0 && !is_complete {
+        if parities > 0 && !self.is_complete() {
             let is_zero = |stripe: &Stripe| {
                 self.sector_at(stripe, stripe_offset).is_none_or(|bytes| bytes.iter().all(|byte| *byte == 0))
             };
@@ -179,6 +199,13 @@ impl Order<'_> {
             }
         }
         found.into_iter().for_each(|number| votes.add(number, group));
+        votes.offsets.push(offset);
+    }
+
+    /// Returns true if every device is there.
+    fn is_complete(&self) -> bool {
+        let members = self.evidence.members;
+        self.chunk.stripes.iter().all(|stripe| members.number_of(stripe.devid).is_some())
     }
 
     /// A sector of a stripe.
@@ -227,7 +254,40 @@ impl Order<'_> {
         };
         let stripes = self.chunk.stripes.iter().enumerate();
         let found = stripes.filter(|(_, stripe)| has_it(stripe)).map(|(number, _)| number).collect();
-        self.count(found, group, stripe_offset, votes);
+        self.count(found, group, (offset, stripe_offset), votes);
+    }
+
+    /// Adds votes of P and Q of RAID6. P alone does not tell data from parity.
+    pub(crate) fn add_votes_of_parity(&self, votes: &mut Votes) {
+        if self.chunk.kind().profile() != Some(Profile::Raid6) || !self.is_complete() {
+            return;
+        }
+        for offset in std::mem::take(&mut votes.offsets) {
+            if votes.are_for_all() {
+                break;
+            }
+            self.compare_parity(offset, votes);
+        }
+    }
+
+    /// Looks for P and Q of a sector that gave a vote: they were written with it. All data of the row must be known, and each of both must
+    /// be found once.
+    fn compare_parity(&self, offset: u64, votes: &mut Votes) {
+        let Ok(Some(row)) = parity_stripes(&self.chunk.as_item(), offset) else { return };
+        let Some((_, stripe_offset)) = self.place_of(offset) else { return };
+        let column = |group: &usize| {
+            let extent = votes.extent_of(*group)?;
+            self.sector_at(&self.chunk.stripes[extent], stripe_offset)
+        };
+        let Some(columns) = row.data.iter().map(column).collect::<Option<Vec<_>>>() else { return };
+        let columns: Vec<&[u8]> = columns.iter().map(Vec::as_slice).collect();
+        let (p, q) = syndromes(&columns);
+        let found = [self.with_sector(&p, stripe_offset), self.with_sector(&q, stripe_offset)];
+        if p != q && found.iter().all(|extents| extents.len() == 1) {
+            for (extent, group) in found.into_iter().flatten().zip(row.parity) {
+                votes.add(extent, group);
+            }
+        }
     }
 
     /// The number of the device extent of each stripe.

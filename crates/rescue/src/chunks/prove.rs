@@ -86,6 +86,7 @@ impl Evidence<'_> {
         if order.chunk.kind().contains(BlockGroupType::DATA) {
             order.add_votes_of_data(blocks, &mut votes);
         }
+        order.add_votes_of_parity(&mut votes);
         let stripes = order.settle(blocks, &votes)?;
         let stripes = stripes.into_iter().map(|number| order.chunk.stripes[number]).collect();
         let chunk = OwnedChunk { header: order.chunk.header, stripes };
