@@ -98,8 +98,8 @@ def run(place, notes, number, turn):
     try:
         Worker(place, notes, number, turn).work()
     except OSError as error:
-        # The mount has ended: ENOTCONN, ECONNABORTED, EIO.
-        if error.errno not in (107, 103, 5):
+        # The mount has ended: ENOTCONN, ECONNABORTED, EIO; once it is unmounted nothing is there.
+        if error.errno not in (107, 103, 5) and os.path.ismount(place):
             print(f"worker {number}: {error}", file=sys.stderr)
             sys.exit(1)
 
