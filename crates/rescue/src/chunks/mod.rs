@@ -12,8 +12,8 @@
 //! 4. [`prove`]: a chunk counts if its block group and its device extents agree: the profile of the one says how many of the other there
 //!    are, and how long. The order of stripes is free where they are mirrors. Elsewhere it is proved by a chunk item of the same device
 //!    extents, or by contents ([`order`]): tree blocks say where they belong, and so do sectors of data by their checksums, and P and Q
-//!    of RAID6 by the row that is known. A stripe that
-//!    nothing proves is the one that is left over, or one on which nothing lies. Otherwise the chunk is named, not guessed.
+//!    of RAID6 by the row that is known. A stripe that nothing proves is the one that is left over, or one on which nothing lies.
+//!    Otherwise the chunk is named, not guessed.
 //! 5. [`image`]: a chunk tree of what was proved, over the blocks that the extent tree has for the old one, so that no other tree
 //!    changes; then system chunks and the generation of the new root, in every superblock.
 //!

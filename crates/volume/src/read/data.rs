@@ -258,6 +258,7 @@ impl Pool {
         let (logical, chunk, length) = (chunk.start + offset, chunk.start, to_u64(data.len()));
         Err(ReadError::Failed { logical, chunk, length, attempts })
     }
+
     /// Reads a sector in the first way that answers, without regard to its checksum; false if there is none.
     fn serve_bad(&self, chunk: &Chunk, offset: u64, data: &mut [u8]) -> bool {
         let served = (0..chunk.layout.ways()).any(|way| self.read_range(chunk, offset, way, data).is_ok());
