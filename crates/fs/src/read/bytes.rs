@@ -4,12 +4,12 @@ use crate::error::FsError;
 use crate::extent::file_extent::{FileExtent, Source};
 use crate::extent::open_file::OpenFile;
 use crate::neighbours::SMALL_FILE_BYTES;
+use crate::read::sums::Sums;
 use crate::read::{Reader, Reading};
 use brindle_device::Buffer;
-use brindle_ondisk::{Logical, to_u64, to_usize};
-use brindle_volume::{DataChecksums, FetchedBytes, FetchedData};
+use brindle_ondisk::{Logical, to_u64};
+use brindle_volume::{FetchedBytes, FetchedData};
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 
 /// Shortest range that is looked for among what was fetched, in bytes: shorter ones are copied as fast.
 const FETCHED_BYTES_MIN: usize = 64 << 10;
@@ -98,7 +98,7 @@ impl Reader {
         (address.is_aligned(sector) && (range.end - range.start).is_multiple_of(sector)).then_some(address)
     }
 
-    /// Bytes that were fetched, if they are right; without all of their checksums they are read in the usual way.
+    /// Bytes that were fetched, if they are right. Where their checksums can't be had, a read in the usual way says why.
     fn verified(
         &self,
         file: Reading<'_>,
@@ -107,14 +107,8 @@ impl Reader {
         length: u64,
         fetched: FetchedData<'_>,
     ) -> Result<Option<Vec<FetchedBytes>>, FsError> {
-        let failed = |source| FsError::Data { file: file.id(), offset, source };
-        if !file.has_checksums.load(Ordering::Relaxed) {
-            return fetched.verified(&DataChecksums::none()).map_err(failed);
-        }
-        let Ok(checksums) = self.extents.checksums(address, length) else { return Ok(None) };
-        if checksums.found != to_usize(length / self.core.sector()) {
-            return Ok(None);
-        }
-        fetched.verified(&DataChecksums::all(&checksums.bytes)).map_err(failed)
+        let sums = self.sums(file, offset, address, length).ok();
+        let Some(sums) = sums.as_ref().and_then(Sums::of_all) else { return Ok(None) };
+        fetched.verified(&sums).map_err(|source| FsError::Data { file: file.id(), offset, source })
     }
 }

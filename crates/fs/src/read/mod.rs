@@ -7,6 +7,7 @@ pub(crate) mod bytes;
 pub(crate) mod rescue;
 pub(crate) mod seek;
 pub(crate) mod stored;
+mod sums;
 
 use crate::compression::decompress;
 use crate::core::Core;
@@ -18,12 +19,10 @@ use crate::extent::map::ExtentMap;
 use crate::extent::open_file::OpenFile;
 use crate::items::InodeItems;
 use crate::neighbours::{Neighbours, SMALL_FILE_BYTES};
-use brindle_ondisk::item::{Compression, InodeFlags};
+use brindle_ondisk::item::Compression;
 use brindle_ondisk::{Logical, to_u64, to_usize};
-use brindle_volume::DataChecksums;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Number of times a read that has met a writeback, or data that moved, begins anew, until it waits for the
 /// writeback.
@@ -251,39 +250,12 @@ impl Reader {
         address: Logical,
         buffer: &mut [u8],
     ) -> Result<(), FsError> {
-        let volume = self.core.pool().volume();
-        let failed = |source| FsError::Data { file: file.id(), offset, source };
-        if !file.has_checksums.load(Ordering::Relaxed) {
-            return volume.read_data(address, buffer, &DataChecksums::none()).map_err(failed);
-        }
-        let checksums = match self.extents.checksums(address, to_u64(buffer.len())) {
-            Ok(checksums) => checksums,
-            Err(_) if self.goes_without_checksums() => {
-                return volume.read_data(address, buffer, &DataChecksums::none()).map_err(failed);
-            }
-            Err(error) => return Err(error),
+        let sums = self.sums(file, offset, address, to_u64(buffer.len()))?;
+        let read = match sums.of_all() {
+            Some(sums) => self.core.pool().volume().read_data(address, buffer, &sums),
+            None => self.read_partly_verified(address, buffer),
         };
-        let sectors = buffer.len() / to_usize(volume.tree_context().sectorsize.into());
-        if checksums.found != sectors {
-            // The flag can be given to a file while it is empty.
-            if self.core.is_writable()
-                && self.items.quick_attributes(file.id())?.flags.contains(InodeFlags::NODATASUM)
-            {
-                file.has_checksums.store(false, Ordering::Relaxed);
-                return volume.read_data(address, buffer, &DataChecksums::none()).map_err(failed);
-            }
-            if self.goes_without_checksums() {
-                return self.read_partly_verified(address, buffer).map_err(failed);
-            }
-            return Err(FsError::NoChecksum {
-                file: file.id(),
-                offset,
-                at: address,
-                sectors,
-                found: checksums.found,
-            });
-        }
-        volume.read_data(address, buffer, &DataChecksums::all(&checksums.bytes)).map_err(failed)
+        read.map_err(|source| FsError::Data { file: file.id(), offset, source })
     }
 
     /// Contents of a compressed extent.
