@@ -85,6 +85,7 @@ pub use options::{
     Clock, DEFAULT_CACHE_BYTES, DiscardMode, OpenOptions, Recount, WriteBackWish, WriterOptions,
 };
 pub use pool::Pool;
+pub use pool::quota::QuotaClaim;
 pub use pressure::PressureListener;
 pub use quota::summary::{QuotaGroup, QuotaSummary};
 pub use quota_error::QuotaError;

@@ -88,29 +88,17 @@ impl<'t> QuotaChanges<'t> {
         insert_group(&transaction, id)
     }
 
-    /// Removes a group that has no members, and is of no subvolume.
+    /// Removes a group that has no members, and is of no subvolume. Not while something moves: extents on their way are in no
+    /// number.
     pub(crate) fn destroy(&self, id: QgroupId) -> Result<(), TreeError> {
         self.check_on()?;
-        if id.level() == 0 && self.store().root_item(RootId::new(id.get()))?.is_some() {
-            return Err(QuotaError::InUse(id).into());
-        }
-        let parents = {
-            let state = self.transactions.changes().quotas.lock();
-            let group = state.ledger.groups.get(&id).ok_or(QuotaError::NoGroup(id))?;
-            if state.counted_from.is_some() && id.level() == 0 && group.info.rfer.get() > 0 {
-                return Err(QuotaError::HasExtents(id).into());
+        self.transactions.exclusively_with(BLOCKS, |editor| {
+            if id.level() == 0 && editor.store().root_item(RootId::new(id.get()))?.is_some() {
+                return Err(QuotaError::InUse(id).into());
             }
-            if !state.ledger.children(id).is_empty() {
-                return Err(QuotaError::HasMembers(id).into());
-            }
-            group.parents.clone()
-        };
-        for parent in parents {
-            self.relate(id, parent, false)?;
-        }
-        let transaction = self.transactions.join(Need::freeing(2))?;
-        transaction.changes.quotas.lock().ledger.groups.remove(&id);
-        remove_group(&transaction, id)
+            let parents = parents_of_removable(&editor.changes.quotas.lock(), id)?;
+            remove(editor, id, &parents).inspect_err(|error| editor.abort(error))
+        })
     }
 
     /// A group joins another one, or leaves it. Returns true if the numbers can't be told from those that there are, so that
@@ -121,12 +109,7 @@ impl<'t> QuotaChanges<'t> {
         let is_unknown = {
             let mut state = transaction.changes.quotas.lock();
             check_relation(&state, child, parent, joins)?;
-            let is_unknown = state.ledger.relate(child, parent, joins) && state.counted_from.is_none();
-            state.is_changed = true;
-            if is_unknown {
-                state.give_up(format_args!("{child} has bytes that others reach too, and {parent} changed"));
-            }
-            is_unknown
+            relate(&mut state, child, parent, joins)
         };
         write_relation(&transaction, child, parent, joins)?;
         Ok(is_unknown)
@@ -227,6 +210,38 @@ fn plant(editor: &Editor<'_>, simple: bool) -> Result<(), TreeError> {
     *editor.changes.quotas.lock() = state;
     editor.changes.quotas.turn(true);
     Ok(())
+}
+
+/// A group joins another one, or leaves it. Returns true if the numbers can't be told any more.
+fn relate(state: &mut State, child: QgroupId, parent: QgroupId, joins: bool) -> bool {
+    let is_unknown = state.ledger.relate(child, parent, joins) && state.counted_from.is_none();
+    state.is_changed = true;
+    if is_unknown {
+        state.give_up(format_args!("{child} has bytes that others reach too, and {parent} changed"));
+    }
+    is_unknown
+}
+
+/// Groups that a group is part of, which can be removed.
+fn parents_of_removable(state: &State, id: QgroupId) -> Result<BTreeSet<QgroupId>, QuotaError> {
+    let group = state.ledger.groups.get(&id).ok_or(QuotaError::NoGroup(id))?;
+    if state.counted_from.is_some() && id.level() == 0 && group.info.rfer.get() > 0 {
+        return Err(QuotaError::HasExtents(id));
+    }
+    if !state.ledger.children(id).is_empty() {
+        return Err(QuotaError::HasMembers(id));
+    }
+    Ok(group.parents.clone())
+}
+
+/// Removes a group and its relations.
+fn remove(editor: &Editor<'_>, id: QgroupId, parents: &BTreeSet<QgroupId>) -> Result<(), TreeError> {
+    for parent in parents {
+        relate(&mut editor.changes.quotas.lock(), id, *parent, false);
+        write_relation(editor, id, *parent, false)?;
+    }
+    editor.changes.quotas.lock().ledger.groups.remove(&id);
+    remove_group(editor, id)
 }
 
 fn check_relation(state: &State, child: QgroupId, parent: QgroupId, joins: bool) -> Result<(), QuotaError> {

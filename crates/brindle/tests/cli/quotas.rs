@@ -345,3 +345,38 @@ fn simple_quotas_count_as_the_kernel_does() {
         }
     }
 }
+
+/// Linux ends all writing when a block goes that counts for a subvolume without a group.
+#[test]
+fn the_kernel_writes_on_where_blocks_of_a_deleted_subvolume_were_moved() {
+    if !can_mount() || !is_root("a mount of the kernel") {
+        return;
+    }
+    const FILES: usize = 400;
+    let made = Pool::make();
+    let images: Vec<&str> = made.images.iter().map(|image| text(image)).collect();
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let (place, pool) = (scratch.path(), text(scratch.path()));
+    let at = |name: &str| text(&place.join(name)).to_owned();
+    brindle_prints([&["-q", "mount"], &images[..], &[pool]].concat());
+    brindle_prints(["-q", "subvolume", "create", &at("gone")]);
+    for number in 0..FILES {
+        fs::write(place.join(format!("gone/{number}")), "contents").expect("room");
+    }
+    brindle_prints(["-q", "subvolume", "snapshot", &at("gone"), &at("copy")]);
+    brindle_prints(["-q", "subvolume", "delete", &at("gone")]);
+    brindle_prints(["-q", "subvolume", "sync", pool]);
+    brindle_prints(["quota", "enable", "--simple", pool]);
+    brindle_prints(["balance", "start", "--full-balance", pool]);
+    brindle_prints(["umount", pool]);
+    {
+        let mount = made.mount_by_kernel();
+        for number in 0..FILES {
+            fs::remove_file(mount.place.join(format!("copy/{number}"))).expect("writable");
+        }
+        brindle_prints(["filesystem", "sync", text(&mount.place)]);
+        fs::write(mount.place.join("copy/later"), "contents").expect("still writable");
+        brindle_prints(["filesystem", "sync", text(&mount.place)]);
+    }
+    brindle_prints([&["-q", "check"], &images[..]].concat());
+}

@@ -101,6 +101,10 @@ pub(crate) fn counted_from(forest: &Forest, reader: &Reader<'_>) -> Option<u64> 
 fn compare_simple(examination: &Examination<'_>, written: &BTreeMap<RootId, u64>, table: &QuotaTable) {
     let ledger = examination.ledger;
     let (expected, ambiguous) = simple_numbers(written, table);
+    for subvolume in without_group(written, table) {
+        let problem = "there are extents that count for it, and no such group";
+        ledger.report(page::QUOTAS, Finding::Quota { subvolume, problem });
+    }
     for (group, info) in &table.infos {
         let bytes = expected.get(group).copied().unwrap_or_default();
         let (expected, found) = ((bytes, bytes), (info.rfer.get(), info.excl.get()));
@@ -115,6 +119,12 @@ fn compare_simple(examination: &Examination<'_>, written: &BTreeMap<RootId, u64>
             ledger.report(page::QUOTAS, finding);
         }
     }
+}
+
+/// First writers that have no group: a kernel ends all writing when one of their extents goes.
+fn without_group(written: &BTreeMap<RootId, u64>, table: &QuotaTable) -> Vec<RootId> {
+    let has_group = |owner: &RootId| table.infos.contains_key(&QgroupId::of_subvolume(*owner));
+    written.keys().copied().filter(|owner| !has_group(owner)).collect()
 }
 
 /// Bytes of each group that has some; and groups of which another one is part by more than one way.
@@ -168,6 +178,8 @@ fn numbers(reached: &reach::Reached, table: &QuotaTable) -> BTreeMap<QgroupId, (
 #[cfg(test)]
 mod tests {
     use super::*;
+    use brindle_ondisk::item::QgroupInfo;
+    use zerocopy::FromZeros;
 
     /// Bytes count for all groups that the first writer's is part of, once; a group with two ways to a member is named.
     #[test]
@@ -185,6 +197,14 @@ mod tests {
         let (numbers, ambiguous) = simple_numbers(&written, &table);
         assert_eq!((numbers.get(&top), numbers.get(&right)), (Some(&11), Some(&1)));
         assert_eq!(ambiguous, BTreeSet::from([top]));
+    }
+
+    #[test]
+    fn first_writers_without_a_group_are_found() {
+        let [one, two] = [256, 257].map(RootId::new);
+        let mut table = QuotaTable::default();
+        table.infos.insert(QgroupId::of_subvolume(one), QgroupInfo::new_zeroed());
+        assert_eq!(without_group(&BTreeMap::from([(one, 1), (two, 10)]), &table), [two]);
     }
 
     /// Two subvolumes of a group and one outside: bytes shared within the group are exclusive to it.

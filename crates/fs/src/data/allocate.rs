@@ -166,21 +166,23 @@ impl FileData {
         let mut promise = Promise::of(self.core.pool(), 0);
         let size = inode.data.memory().size.max(range.end);
         promise.set_place(self.tiers.tier_wish(file.id(), size)?.tier(0, 0).into());
+        let claim;
         if zeros {
             // Space before anything is lost.
-            self.core.pool().check_quota(file.id().tree, sectors.end - sectors.start)?;
+            claim = self.core.pool().claim_quota(file.id().tree, sectors.end - sectors.start)?;
             promise.grow_to(sectors.end - sectors.start)?;
             self.clear(file, range, stamp)?;
             self.write_back_as(inode, false, Cause::Other)?;
         } else {
             let holes = self.extents.holes(inode, &tree, &sectors)?;
             let bytes = holes.iter().map(|hole| hole.end - hole.start).sum();
-            self.core.pool().check_quota(file.id().tree, bytes)?;
+            claim = self.core.pool().claim_quota(file.id().tree, bytes)?;
             promise.grow_to(bytes)?;
         }
         for hole in self.extents.holes(inode, &tree, &sectors)? {
             self.fill_hole(inode, &tree, &hole, &mut promise)?;
         }
+        drop(claim);
         {
             let mut memory = inode.data.memory();
             self.stamp(&mut memory, stamp);

@@ -8,6 +8,7 @@ use crate::error::FsError;
 use crate::pages::state::{Memory, WritingPiece};
 use crate::write_options::{Host, WriteOptions};
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
+use brindle_tree::QuotaClaim;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -104,6 +105,15 @@ impl DataContext {
         self.core.pool().count_in_memory(file.tree, more, less);
         self.dirty_bytes.fetch_add(more, Ordering::Relaxed);
         self.dirty_bytes.fetch_sub(less, Ordering::Relaxed);
+    }
+
+    /// Counts dirty bytes of a file, and of its subvolume in place of what was claimed for them.
+    pub(crate) fn count_claimed(&self, file: InodeId, more: u64, claim: Option<QuotaClaim<'_>>) {
+        match claim {
+            Some(claim) => claim.count(more),
+            None => self.core.pool().count_in_memory(file.tree, more, 0),
+        }
+        self.dirty_bytes.fetch_add(more, Ordering::Relaxed);
     }
 
     /// Forgets what has been written back of a file, all of it that ends until `behind`.

@@ -7,7 +7,7 @@ use crate::extent::open_file::OpenFile;
 use crate::interruption::begin_effects;
 use crate::pages::state::Memory;
 use brindle_ondisk::{to_u64, to_usize};
-use brindle_tree::TreeError;
+use brindle_tree::{QuotaClaim, TreeError};
 use std::ops::Range;
 
 /// A longer write is done in pieces, so that it keeps to the bounds of memory.
@@ -155,6 +155,7 @@ impl FileData {
         state.assert_entered();
         let mut fetched: Vec<Fetched> = Vec::new();
         let mut promise = Promise::of(self.core.pool(), 0);
+        let mut claim = None;
         let mut goes_in_place = false;
         loop {
             let mut memory = state.memory();
@@ -174,7 +175,7 @@ impl FileData {
             let need = target.new_bytes(&memory);
             if need > promise.bytes() && !goes_in_place {
                 drop(memory);
-                goes_in_place = self.promise_or_overwrite(file, &target, &mut promise, need)?;
+                goes_in_place = self.promise_or_overwrite(file, &target, &mut promise, &mut claim, need)?;
                 continue;
             }
             let before = memory.dirty.bytes();
@@ -186,7 +187,7 @@ impl FileData {
             memory.promised += promise.hand_over(added);
             memory.size = memory.size.max(target.end);
             self.stamp(&mut memory, stamp);
-            self.context.count(file.id(), added, 0);
+            self.context.count_claimed(file.id(), added, claim);
             self.context.note(file.inode(), &mut memory);
             return Ok(target.start);
         }
@@ -209,16 +210,26 @@ impl FileData {
     }
 
     /// Gets space promised; whether there is none, but the write needs none, for it goes where there is data already.
-    fn promise_or_overwrite(
-        &self,
+    fn promise_or_overwrite<'p>(
+        &'p self,
         file: &OpenFile,
         target: &Target,
         promise: &mut Promise<'_>,
+        claim: &mut Option<QuotaClaim<'p>>,
         bytes: u64,
     ) -> Result<bool, FsError> {
         let pool = self.core.pool();
-        match pool.check_quota(file.id().tree, bytes).and_then(|()| promise.grow_to(bytes)) {
-            Ok(()) => Ok(false),
+        // A smaller one is given back first.
+        *claim = None;
+        let promised = pool.claim_quota(file.id().tree, bytes).and_then(|claimed| {
+            promise.grow_to(bytes)?;
+            Ok(claimed)
+        });
+        match promised {
+            Ok(claimed) => {
+                *claim = Some(claimed);
+                Ok(false)
+            }
             Err(error @ (TreeError::NoSpace(_) | TreeError::Quota(_))) => {
                 if self.is_overwritable(file.id(), &target.sectors())? {
                     return Ok(true);

@@ -112,7 +112,8 @@ impl Namespace {
     /// Refuses what may make a tree block more of a subvolume that has all it may have.
     pub(super) fn check_quota(&self, subvolume: RootId) -> Result<(), FsError> {
         let pool = self.core.pool();
-        Ok(pool.check_quota(subvolume, pool.nodesize().into())?)
+        pool.claim_quota(subvolume, pool.nodesize().into())?;
+        Ok(())
     }
 
     /// Decides everything about a new inode, and gives it its number.

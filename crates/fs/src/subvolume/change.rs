@@ -307,7 +307,9 @@ impl Subvolumes {
         if let Some(id) = *next {
             return Ok(id);
         }
-        let last = highest_number(self.core.pool(), &self.core.pool().tree(RootId::ROOT_TREE)?)?;
+        let pool = self.core.pool();
+        let last = highest_number(pool, &pool.tree(RootId::ROOT_TREE)?)?;
+        let last = last.max(pool.last_quota_owner().filter(|owner| owner.is_subvolume()).map(RootId::get));
         Ok(*next.insert(last.map_or(ObjectId::FIRST_FREE.get(), |last| last + 1)))
     }
 

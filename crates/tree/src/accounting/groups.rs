@@ -24,6 +24,15 @@ pub(crate) fn insert_group(editor: &Editor<'_>, id: QgroupId) -> Result<(), Tree
     editor.replace(&tree, &item_key(KeyType::QGROUP_LIMIT, id), QgroupLimit::new_zeroed().as_bytes())
 }
 
+/// Enters a group that numbers have come for before it was there.
+pub(super) fn insert_found(editor: &Editor<'_>, id: QgroupId) -> Result<(), TreeError> {
+    let group = editor.changes.quotas.lock().ledger.groups.get(&id).map(|group| (group.info, group.limit));
+    let Some((info, limit)) = group else { return Ok(()) };
+    let tree = editor.store.tree(RootId::QUOTA_TREE)?;
+    editor.replace(&tree, &item_key(KeyType::QGROUP_INFO, id), info.as_bytes())?;
+    editor.replace(&tree, &item_key(KeyType::QGROUP_LIMIT, id), limit.as_bytes())
+}
+
 /// Removes the items of a group that has left all others.
 pub(crate) fn remove_group(editor: &Editor<'_>, id: QgroupId) -> Result<(), TreeError> {
     let tree = editor.store.tree(RootId::QUOTA_TREE)?;

@@ -13,7 +13,7 @@ use crate::refs::sharing::data_of;
 use crate::store::trees::Trees;
 use brindle_ondisk::item::QgroupStatusHeader;
 use brindle_ondisk::{Key, KeyType, Logical, ObjectId, RootId};
-use groups::remove_dropped;
+use groups::{insert_found, remove_dropped};
 use reach::{Reach, Reached};
 use rescan::rescan;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -64,6 +64,9 @@ impl<'p> Accounting<'p> {
                     state.give_up(format_args!("an extent's subvolumes can't be told: {error}"));
                 }
             }
+        }
+        for group in &changed.found {
+            insert_found(&self.editor, *group)?;
         }
         for subvolume in &changed.dropped {
             remove_dropped(&self.editor, *subvolume)?;

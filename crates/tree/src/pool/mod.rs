@@ -1,6 +1,6 @@
 //! The pool: its store, and (of one that is written) its transactions.
 
-mod quota;
+pub(crate) mod quota;
 mod settings;
 mod space;
 mod work;

@@ -2,9 +2,34 @@
 
 use super::Pool;
 use crate::error::TreeError;
+use crate::quota::state::Quotas;
 use crate::quota_changes::QuotaChanges;
 use brindle_ondisk::item::QgroupLimit;
 use brindle_ondisk::{QgroupId, RootId};
+
+/// Bytes that a subvolume may have beside all others; given back when it is dropped.
+#[derive(Debug)]
+pub struct QuotaClaim<'p> {
+    quotas: &'p Quotas,
+    subvolume: RootId,
+    bytes: u64,
+}
+
+impl QuotaClaim<'_> {
+    /// Bytes of the subvolume that are in memory become `more`, in place of the claim.
+    pub fn count(mut self, more: u64) {
+        let claimed = std::mem::take(&mut self.bytes);
+        self.quotas.count_in_memory(self.subvolume, more, claimed);
+    }
+}
+
+impl Drop for QuotaClaim<'_> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.quotas.count_in_memory(self.subvolume, 0, self.bytes);
+        }
+    }
+}
 
 impl Pool {
     /// Gives each subvolume a quota group, and begins to count ([`quota_rescan_step`](Self::quota_rescan_step)); nothing to
@@ -96,6 +121,11 @@ impl Pool {
         group.map(|group| group.parents.iter().copied().collect()).unwrap_or_default()
     }
 
+    /// The last one of the subvolumes for which simple quotas count extents, there or gone: another one of its id would have them.
+    pub fn last_quota_owner(&self) -> Option<RootId> {
+        self.changes().ok().and_then(|changes| changes.quotas.last_owner())
+    }
+
     /// Begins to count all quota groups anew: a part at each commit, so [`quota_rescan_step`](Self::quota_rescan_step) until
     /// it has ended.
     ///
@@ -119,28 +149,30 @@ impl Pool {
         self.quota_changes()?.rescan_step()
     }
 
-    /// Refuses a subvolume `bytes` more bytes of data if a limit would be exceeded; after a commit, if that may make room.
-    /// Not to be called within a transaction, nor with a tree locked.
+    /// Claims `bytes` more bytes of data for a subvolume: until the claim is dropped, or counted, no other writer gets the room for
+    /// them below a limit. Refuses if a limit would be exceeded; after a commit, if that may make room. Not to be called within
+    /// a transaction, nor with a tree locked.
     ///
     /// # Errors
     /// [`QuotaError::Exceeded`](crate::QuotaError::Exceeded), and those of a commit.
-    pub fn check_quota(&self, subvolume: RootId, bytes: u64) -> Result<(), TreeError> {
+    pub fn claim_quota(&self, subvolume: RootId, bytes: u64) -> Result<QuotaClaim<'_>, TreeError> {
         let transactions = self.transactions()?;
         let quotas = &transactions.changes().quotas;
         if !quotas.are_on() {
-            return Ok(());
+            return Ok(QuotaClaim { quotas, subvolume, bytes: 0 });
         }
-        let check = || {
+        let claim = || {
             // Its tree may have grown since the last commit, and will for what is written now.
             let grown = self.tree(subvolume)?.read().grown.max(0).unsigned_abs();
             let metadata = grown.saturating_add(1).saturating_mul(self.nodesize().into());
-            Ok::<_, TreeError>(quotas.check(subvolume, bytes.saturating_add(metadata)))
+            let claimed = quotas.claim(subvolume, bytes, metadata);
+            Ok::<_, TreeError>(claimed.map(|bytes| QuotaClaim { quotas, subvolume, bytes }))
         };
-        match check()? {
+        match claim()? {
             Err(_) if quotas.may_shrink(transactions.changes().refs.len() > 0) => transactions.commit()?,
-            checked => return Ok(checked?),
+            claimed => return Ok(claimed?),
         }
-        Ok(check()??)
+        Ok(claim()??)
     }
 
     /// Bytes of a subvolume that are in memory, and have no extents yet, become more and less.

@@ -7,18 +7,20 @@ use brindle_ondisk::{QgroupId, RootId};
 use std::collections::BTreeSet;
 
 impl Quotas {
-    /// Refuses a subvolume `bytes` more bytes if a group that it is part of would have more than it may.
-    pub(crate) fn check(&self, subvolume: RootId, bytes: u64) -> Result<(), QuotaError> {
+    /// Counts `bytes` more bytes of a subvolume as in memory, and returns their number; refuses if a group that it is part of
+    /// would have more than it may with these and `beside`.
+    pub(crate) fn claim(&self, subvolume: RootId, bytes: u64, beside: u64) -> Result<u64, QuotaError> {
         if !self.are_on() {
-            return Ok(());
+            return Ok(0);
         }
-        let state = self.lock();
+        let mut state = self.lock();
         for group in state.ledger.groups_of(subvolume) {
-            if let Some(limit) = state.exceeded(group, bytes) {
+            if let Some(limit) = state.exceeded(group, bytes.saturating_add(beside)) {
                 return Err(QuotaError::Exceeded { subvolume, group, limit });
             }
         }
-        Ok(())
+        state.count_in_memory(subvolume, bytes, 0);
+        Ok(bytes)
     }
 
     /// Bytes of a subvolume that are in memory, and have no extents yet, become more and less.
@@ -26,12 +28,7 @@ impl Quotas {
         if !self.are_on() {
             return;
         }
-        let mut state = self.lock();
-        let bytes = state.in_memory.entry(subvolume).or_default();
-        *bytes = bytes.saturating_add(more).saturating_sub(less);
-        if *bytes == 0 {
-            state.in_memory.remove(&subvolume);
-        }
+        self.lock().count_in_memory(subvolume, more, less);
     }
 
     /// Returns true if a commit may make the numbers smaller, or what counts on top of them; `waiting`: references to
@@ -47,6 +44,14 @@ impl Quotas {
 }
 
 impl State {
+    fn count_in_memory(&mut self, subvolume: RootId, more: u64, less: u64) {
+        let bytes = self.in_memory.entry(subvolume).or_default();
+        *bytes = bytes.saturating_add(more).saturating_sub(less);
+        if *bytes == 0 {
+            self.in_memory.remove(&subvolume);
+        }
+    }
+
     /// The limit of a group that `bytes` more bytes exceed.
     fn exceeded(&self, id: QgroupId, bytes: u64) -> Option<u64> {
         let group = self.ledger.groups.get(&id)?;
@@ -71,5 +76,31 @@ impl State {
             in_memory.saturating_add(self.changes.entered.get(root).copied().unwrap_or(0))
         };
         members.fold(0, |sum, root| sum.saturating_add(of(&root)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quota::ledger::Group;
+
+    const ONE: RootId = RootId::new(256);
+
+    #[test]
+    fn room_that_is_claimed_is_no_other_writers() {
+        let quotas = Quotas::default();
+        let mut group = Group::empty();
+        group.limit.flags = QgroupLimitFlags::MAX_RFER.bits().into();
+        group.limit.max_rfer = 100.into();
+        quotas.lock().ledger.groups.insert(QgroupId::of_subvolume(ONE), group);
+        assert_eq!(quotas.claim(ONE, 1000, 0), Ok(0), "quotas are off");
+        quotas.turn(true);
+        assert_eq!(quotas.claim(ONE, 60, 40), Ok(60));
+        quotas.claim(ONE, 41, 0).expect_err("the other writer has not counted its bytes yet");
+        quotas.claim(ONE, 40, 1).expect_err("with what comes beside");
+        quotas.count_in_memory(ONE, 50, 60);
+        assert_eq!(quotas.claim(ONE, 50, 0), Ok(50));
+        quotas.count_in_memory(ONE, 0, 100);
+        assert!(quotas.lock().in_memory.is_empty());
     }
 }

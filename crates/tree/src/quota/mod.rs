@@ -21,7 +21,9 @@
 //! both stay with an extent that is moved. So when the extent tree gets an item the ledger gains its bytes, and loses them with
 //! the item, whichever subvolume had the extent last. Each transaction applies all its references before the numbers are
 //! written, in the same commit. A snapshot has its root, and nothing else; the group of a deleted subvolume stays while extents
-//! of it are left. What must hold: the numbers of a group are the sum of all extents with an owner in it that are as young as
+//! of it are left. Linux ends all writing where it finds no group for an extent that comes or goes; so a subvolume that is gone gets
+//! its group back when a block of it, from before simple quotas, moves and is young again, and data that moves loses the note of
+//! a writer from before. What must hold: the numbers of a group are the sum of all extents with an owner in it that are as young as
 //! `enable_gen`; both numbers of a group are the same; there is no rescan, and nothing is ever marked as inconsistent.
 //!
 //! Limits ([`charge`]) count what the last commit has, what has been given extents since, and what is still in memory.

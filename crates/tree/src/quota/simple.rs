@@ -1,8 +1,8 @@
 //! Simple quotas: an extent counts for the subvolume that wrote it first.
 
-use super::ledger::Underflow;
+use super::ledger::{Group, Underflow};
 use super::state::{Quotas, State};
-use brindle_ondisk::{Generation, RootId};
+use brindle_ondisk::{Generation, QgroupId, RootId};
 use brindle_sync::atomic::Ordering;
 
 /// Fate of an extent whose references have been applied.
@@ -41,6 +41,22 @@ impl Quotas {
         self.are_simple() && self.lock().ledger.groups.values().any(|group| group.is_changed)
     }
 
+    /// Returns true if an extent that a transaction wrote counts.
+    pub(crate) fn counts_extents_of(&self, generation: Generation) -> bool {
+        self.are_simple() && self.lock().counted_from.is_some_and(|from| generation >= from)
+    }
+
+    /// The last one of the subvolumes that have extents which count, there or gone.
+    pub(crate) fn last_owner(&self) -> Option<RootId> {
+        if !self.are_simple() {
+            return None;
+        }
+        let state = self.lock();
+        let owners =
+            state.ledger.groups.iter().filter(|(id, group)| id.level() == 0 && group.info.rfer.get() > 0);
+        owners.map(|(id, _)| RootId::new(id.get())).next_back()
+    }
+
     /// Extents came and went.
     pub(crate) fn count(&self, counted: &[Counted]) {
         if counted.is_empty() || !self.are_simple() {
@@ -67,6 +83,12 @@ impl State {
         if !is_of_subvolume || generation < from || act == Act::GivenUp {
             return;
         }
+        let group = QgroupId::of_subvolume(owner);
+        if act == Act::Comes && !self.ledger.groups.contains_key(&group) {
+            // A block of a subvolume that is gone has moved. Without a group Linux ends all writing when the block goes.
+            self.ledger.groups.insert(group, Group::empty());
+            self.changes.found.push(group);
+        }
         if let Err(Underflow(group)) = self.ledger.count(owner, bytes, act == Act::Comes) {
             tracing::warn!("quota group {group} was to lose more bytes than it had: {counted:?}");
         }
@@ -76,8 +98,6 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quota::ledger::Group;
-    use brindle_ondisk::QgroupId;
 
     const ONE: RootId = RootId::new(256);
     const COMES: Counted =
@@ -125,8 +145,20 @@ mod tests {
             Counted { generation: Generation::new(6), ..COMES },
             Counted { owner: RootId::EXTENT_TREE, ..COMES },
             Counted { owner: RootId::DATA_RELOC_TREE, ..COMES },
-            Counted { owner: RootId::new(999), ..COMES },
         ]);
         assert_eq!(numbers(&quotas), [(0, 0); 3]);
+    }
+
+    #[test]
+    fn an_extent_of_a_subvolume_without_a_group_makes_one_when_it_comes() {
+        let (quotas, gone) = (quotas(), QgroupId::new(999));
+        let counted = Counted { owner: RootId::new(999), ..COMES };
+        quotas.count(&[Counted { act: Act::Goes, ..counted }, Counted { act: Act::GivenUp, ..counted }]);
+        assert!(!quotas.has_group(gone), "nothing of it is left");
+        assert_eq!(quotas.last_owner(), None);
+        quotas.count(&[counted, counted]);
+        assert_eq!(quotas.lock().ledger.groups[&gone].info.rfer.get(), 8192);
+        assert_eq!(quotas.lock().changes.found, [gone]);
+        assert_eq!(quotas.last_owner(), Some(RootId::new(999)));
     }
 }

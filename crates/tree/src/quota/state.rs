@@ -51,6 +51,8 @@ pub(crate) struct Changed {
     pub(crate) copies: Vec<(RootId, RootId)>,
     /// Subvolumes of which nothing is left.
     pub(crate) dropped: Vec<RootId>,
+    /// Groups that the quota tree does not have: of subvolumes that are gone, and whose blocks have moved.
+    pub(crate) found: Vec<QgroupId>,
     /// Bytes of new extents, by subvolume.
     pub(crate) entered: HashMap<RootId, u64>,
 }
@@ -130,7 +132,8 @@ impl Quotas {
             let group = state.ledger.groups.get(&QgroupId::of_subvolume(*id));
             group.map_or(0, |group| group.parents.len())
         };
-        let relations = state.changes.dropped.iter().map(parents).sum::<usize>() * 2;
+        let relations =
+            state.changes.dropped.iter().map(parents).sum::<usize>() * 2 + state.changes.found.len();
         to_u64(state.ledger.groups.len()) / GROUPS_PER_BLOCK + PATH + to_u64(relations)
     }
 

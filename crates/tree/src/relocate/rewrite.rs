@@ -246,7 +246,10 @@ impl Rewriter<'_> {
                 continue;
             }
             part.to.keep();
-            let origin = Origin { generation: known.generation, owner: known.owner };
+            let generation = known.generation;
+            // Without a group for it, Linux can't move data with a note from before.
+            let owner = known.owner.filter(|_| self.editor.changes.quotas.counts_extents_of(generation));
+            let origin = Origin { generation, owner };
             self.editor.changes.refs.set_origin(&Extent::data(range), origin);
             for (offset, sums) in &part.checksums {
                 ChecksumTree::of(&self.editor).insert(range.start + *offset, sums)?;

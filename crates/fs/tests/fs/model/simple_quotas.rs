@@ -4,9 +4,11 @@ use super::pool::{NEW_SUBVOLUME, Pool};
 use super::quotas::{Numbers, clean_up, has_group, named, numbers, quotas, write};
 use super::rules::{create, file};
 use brindle_fs::{ErrorKind, Filesystem, InodeId, RangePair, RootId};
-use brindle_ondisk::QgroupId;
-use brindle_ondisk::item::{QgroupLimit, QgroupLimitFlags, QgroupStatusFlags};
+use brindle_ondisk::item::{BackRef, ExtentFlags, QgroupLimit, QgroupLimitFlags, QgroupStatusFlags};
+use brindle_ondisk::{Generation, Item, Key, KeyType, ObjectId, QgroupId};
+use brindle_tree::Readahead;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use zerocopy::FromZeros;
 
 const BLOCK: u64 = 4096;
@@ -237,6 +239,7 @@ fn a_limit_of_simple_quotas_is_kept_and_deletion_makes_room() {
         ..QgroupLimit::new_zeroed()
     };
     fs.pool().limit_quota_group(GROUP, limit).expect("there");
+    fs.pool().limit_quota_group(QgroupId::of_subvolume(id), limit).expect("there");
     let root = InodeId::root_of(id);
     for round in 0..3 {
         let full = create(&fs, root, "full", &file());
@@ -258,10 +261,72 @@ fn a_limit_of_simple_quotas_is_kept_and_deletion_makes_room() {
     }
     let copy = fs.snapshot(id, InodeId::root_of(id), b"copy", false).expect("made");
     let found = quotas(&fs).groups.into_iter().find(|group| group.id == QgroupId::of_subvolume(copy));
-    assert_eq!(found.expect("it has a group").parents, [GROUP], "those of the subvolume that it lies in");
+    let found = found.expect("it has a group");
+    assert_eq!(found.parents, [GROUP], "those of the subvolume that it lies in");
+    assert_eq!(found.limit.flags.get(), 0, "a snapshot has no limit");
     fs.shutdown().expect("closes");
     drop(fs);
     pool.assert_clean("after the limit");
+}
+
+#[test]
+fn a_truncation_that_waits_for_a_commit_makes_room_below_a_limit() {
+    const LIMIT: u64 = 4 << 20;
+    let pool = Pool::new();
+    let fs = pool.open();
+    fs.pool().enable_simple_quotas().expect("room");
+    let id = fs.create_subvolume(fs.root(), b"small", &NEW_SUBVOLUME).expect("made");
+    let limit = QgroupLimit {
+        flags: QgroupLimitFlags::MAX_RFER.bits().into(),
+        max_rfer: LIMIT.into(),
+        ..QgroupLimit::new_zeroed()
+    };
+    fs.pool().limit_quota_group(QgroupId::of_subvolume(id), limit).expect("there");
+    let full = create(&fs, InodeId::root_of(id), "full", &file());
+    let contents = vec![7; 3 << 20];
+    write(&fs, full, 0, &contents).expect("room");
+    settle(&fs);
+    let opened = fs.open_file(full).expect("opens");
+    fs.truncate(&opened, 0).expect("always");
+    fs.close_file(opened).expect("closes");
+    write(&fs, full, 0, &contents).expect("room");
+    examined(&pool, fs, "written again");
+}
+
+#[test]
+fn writers_side_by_side_do_not_pass_a_limit_together() {
+    const LIMIT: u64 = 4 << 20;
+    let pool = Pool::with(|options| options.nodesize = Some(4096));
+    let fs = pool.open();
+    fs.pool().enable_simple_quotas().expect("room");
+    let id = fs.create_subvolume(fs.root(), b"small", &NEW_SUBVOLUME).expect("made");
+    let (group, root) = (QgroupId::of_subvolume(id), InodeId::root_of(id));
+    let limit = QgroupLimit {
+        flags: QgroupLimitFlags::MAX_RFER.bits().into(),
+        max_rfer: LIMIT.into(),
+        ..QgroupLimit::new_zeroed()
+    };
+    fs.pool().limit_quota_group(group, limit).expect("there");
+    let names: Vec<String> = (0..8).map(|number| format!("file-{number}")).collect();
+    let files: Vec<InodeId> = names.iter().map(|name| create(&fs, root, name, &file())).collect();
+    settle(&fs);
+    for round in 0..10 {
+        std::thread::scope(|scope| {
+            for file in &files {
+                scope.spawn(|| (0..64).find(|part| write(&fs, *file, part << 18, &[3; 1 << 18]).is_err()));
+            }
+        });
+        fs.sync().expect("durable");
+        let used = numbers(&fs, group).0;
+        assert!((LIMIT * 3 / 4..=LIMIT).contains(&used), "round {round}: {used}");
+        for file in &files {
+            let opened = fs.open_file(*file).expect("opens");
+            fs.truncate(&opened, 0).expect("always");
+            fs.close_file(opened).expect("closes");
+        }
+        clean_up(&fs);
+    }
+    examined(&pool, fs, "after ten rounds");
 }
 
 #[test]
@@ -276,6 +341,8 @@ fn extents_from_before_simple_quotas_were_turned_on_again_do_not_count() {
     write(&fs, early, 0, &vec![3; 1 << 20]).expect("room");
     settle(&fs);
     assert_eq!(numbers(&fs, group), (node + (1 << 20), node + (1 << 20)));
+    let found = quotas(&fs).groups.into_iter().find(|found| found.id == group).expect("there").info;
+    assert_eq!((found.rfer_cmpr.get(), found.excl_cmpr.get()), (0, 0), "as the kernel leaves them");
     let kind = |refused: Result<(), brindle_tree::TreeError>| {
         brindle_fs::FsError::from(refused.expect_err("refused")).kind()
     };
@@ -286,8 +353,11 @@ fn extents_from_before_simple_quotas_were_turned_on_again_do_not_count() {
     let between = create(&fs, root, "between", &file());
     write(&fs, between, 0, &vec![4; 1 << 20]).expect("room");
     settle(&fs);
+    let durable = fs.pool().superblock().generation;
     fs.pool().enable_simple_quotas().expect("room");
     assert_eq!(quotas(&fs).flags, QgroupStatusFlags::ON | QgroupStatusFlags::SIMPLE);
+    let first = quotas(&fs).enable_gen.expect("they are simple");
+    assert!(first.get() > durable.get() + 1, "not the transaction that was running: {first}");
     let late = create(&fs, root, "late", &file());
     write(&fs, late, 0, &vec![5; 1 << 16]).expect("room");
     settle(&fs);
@@ -310,4 +380,132 @@ fn extents_from_before_simple_quotas_were_turned_on_again_do_not_count() {
     fs.shutdown().expect("closes");
     drop(fs);
     pool.assert_clean("turned on again");
+}
+
+/// Moves everything.
+fn relocate_all(fs: &Filesystem) {
+    let pool = fs.pool();
+    let alone = pool.begin_exclusive("a test").expect("nothing else runs");
+    for group in pool.block_groups().expect("writable") {
+        pool.relocate(&alone, group.start, &mut |_| ControlFlow::Continue(())).expect("room");
+    }
+    drop(alone);
+    settle(fs);
+}
+
+/// Closes a pool, examines it, and opens it again.
+fn examined(pool: &Pool, fs: Filesystem, when: &str) -> Filesystem {
+    fs.shutdown().expect("closes");
+    drop(fs);
+    pool.assert_clean(when);
+    pool.open()
+}
+
+fn has_limit_item(fs: &Filesystem, group: QgroupId) -> bool {
+    let key = Key::new(ObjectId::new(0), KeyType::QGROUP_LIMIT, group.get());
+    let mut cursor = fs.pool().cursor(&fs.pool().tree(RootId::QUOTA_TREE).expect("there"), Readahead::None);
+    cursor.seek(&key).expect("readable");
+    cursor.key() == Some(key)
+}
+
+/// Generation and noted first writer of extents of data.
+fn noted(fs: &Filesystem) -> BTreeSet<(Generation, Option<RootId>)> {
+    let tree = fs.pool().tree(RootId::EXTENT_TREE).expect("there");
+    let mut cursor = fs.pool().cursor(&tree, Readahead::Forward);
+    cursor.seek(&Key::MIN).expect("readable");
+    let mut noted = BTreeSet::new();
+    while let Some((key, data)) = cursor.item() {
+        if let Ok(Item::Extent(extent)) = Item::parse(&key, data)
+            && extent.flags().contains(ExtentFlags::DATA)
+        {
+            let owner = |reference| if let Ok(BackRef::Owner(root)) = reference { Some(root) } else { None };
+            noted.insert((extent.header.generation, extent.inline_refs.clone().find_map(owner)));
+        }
+        cursor.next().expect("readable");
+    }
+    noted
+}
+
+/// A subvolume, and at the top level a file that shares its only extent.
+fn shared_extent(fs: &Filesystem, bytes: usize) -> RootId {
+    let id = fs.create_subvolume(fs.root(), b"writer", &NEW_SUBVOLUME).expect("made");
+    let source = create(fs, InodeId::root_of(id), "source", &file());
+    write(fs, source, 0, &vec![6; bytes]).expect("room");
+    let target = create(fs, fs.root(), "target", &file());
+    let (from, to) = (fs.open_file(source).expect("opens"), fs.open_file(target).expect("opens"));
+    let length = u64::try_from(bytes).expect("small");
+    let pair = RangePair { source: &from, source_offset: 0, target: &to, target_offset: 0, length };
+    fs.clone_range(&pair).expect("shares");
+    fs.close_file(from).expect("closes");
+    fs.close_file(to).expect("closes");
+    id
+}
+
+/// Linux 6.18 ends all writing when a block goes that counts for a subvolume without a group.
+#[test]
+fn blocks_of_a_subvolume_that_is_gone_have_a_group_once_they_have_moved() {
+    let pool = Pool::with(|options| options.nodesize = Some(4096));
+    let fs = pool.open();
+    let gone = fs.create_subvolume(fs.root(), b"gone", &NEW_SUBVOLUME).expect("made");
+    for number in 0..100 {
+        create(&fs, InodeId::root_of(gone), &format!("file-{number}"), &file());
+    }
+    settle(&fs);
+    let copy = fs.snapshot(gone, fs.root(), b"copy", false).expect("made");
+    fs.delete_subvolume_by_id(gone).expect("deleted");
+    settle(&fs);
+    fs.pool().enable_simple_quotas().expect("room");
+    let group = QgroupId::of_subvolume(gone);
+    assert!(!has_group(&fs, group), "nothing counts for it");
+    relocate_all(&fs);
+    assert!(numbers(&fs, group).0 > 0, "its blocks are as young as the quotas");
+    assert!(has_limit_item(&fs, group), "the kernel removes no group without one");
+    let fs = examined(&pool, fs, "moved");
+    fs.delete_subvolume_by_id(copy).expect("deleted");
+    settle(&fs);
+    assert_eq!(numbers(&fs, group), (0, 0));
+    fs.pool().destroy_quota_group(group).expect("nothing of it is left");
+    examined(&pool, fs, "without both");
+}
+
+/// Linux 6.18 can't move an extent whose first writer has no group.
+#[test]
+fn notes_of_first_writers_from_earlier_quotas_go_when_data_moves() {
+    let pool = Pool::new();
+    let fs = pool.open();
+    fs.pool().enable_simple_quotas().expect("room");
+    let gone = shared_extent(&fs, 1 << 16);
+    settle(&fs);
+    fs.pool().disable_quotas().expect("works");
+    fs.pool().enable_simple_quotas().expect("room");
+    fs.delete_subvolume_by_id(gone).expect("deleted");
+    let late = create(&fs, fs.root(), "late", &file());
+    write(&fs, late, 0, &vec![5; 1 << 16]).expect("room");
+    settle(&fs);
+    let before = noted(&fs);
+    let owners: Vec<Option<RootId>> = before.iter().map(|(_, owner)| *owner).collect();
+    assert_eq!(owners, [Some(gone), Some(RootId::FS_TREE)]);
+    relocate_all(&fs);
+    let is_of_one_there = |owner: RootId| (owner != gone).then_some(owner);
+    let expected = before.into_iter().map(|(age, owner)| (age, owner.and_then(is_of_one_there)));
+    assert_eq!(noted(&fs), expected.collect(), "each is as old as it was");
+    assert!(!has_group(&fs, QgroupId::of_subvolume(gone)));
+    assert!(numbers(&fs, QgroupId::of_subvolume(RootId::FS_TREE)).0 > 1 << 16);
+    examined(&pool, fs, "moved");
+}
+
+#[test]
+fn a_new_subvolume_does_not_take_over_the_extents_of_one_that_is_gone() {
+    let pool = Pool::with(|options| options.nodesize = Some(NODESIZE));
+    let fs = pool.open();
+    fs.pool().enable_simple_quotas().expect("room");
+    let gone = shared_extent(&fs, 1 << 16);
+    fs.delete_subvolume_by_id(gone).expect("deleted");
+    settle(&fs);
+    let fs = examined(&pool, fs, "without the subvolume");
+    let new = fs.create_subvolume(fs.root(), b"new", &NEW_SUBVOLUME).expect("made");
+    settle(&fs);
+    assert!(new > gone, "its id is in use: {gone}");
+    let of = |id| numbers(&fs, QgroupId::of_subvolume(id));
+    assert_eq!([of(gone), of(new)], [(1 << 16, 1 << 16), (NODESIZE.into(), NODESIZE.into())]);
 }
