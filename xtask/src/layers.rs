@@ -4,11 +4,12 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 /// Every crate, from the lowest layer to the highest; `docs/design/architecture.md` says what each is for.
-const LAYERS: [&str; 25] = [
+const LAYERS: [&str; 26] = [
     "brindle-sync",
     "brindle-interval",
     "brindle-transport",
     "brindle-nbd",
+    "brindle-tls",
     "brindle-ondisk",
     "brindle-policy",
     "brindle-stream",
