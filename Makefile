@@ -7,7 +7,7 @@ SHELL := /bin/bash
 # What a build needs beside the Rust toolchain.
 BUILD_PACKAGES := gcc libc6-dev make
 # What the tests and the demo use beside that.
-PACKAGES := $(BUILD_PACKAGES) acl attr btrfs-progs e2fsprogs fio fuse3 g++ libnbd-bin mandoc python3 time util-linux xfsprogs zstd
+PACKAGES := $(BUILD_PACKAGES) acl attr btrfs-progs e2fsprogs fio fuse3 g++ libnbd-bin mandoc nbdkit python3 qemu-utils time util-linux xfsprogs zstd
 CARGO_DENY_VERSION := 0.20.2
 # What `make programs` runs on mounts, beside those.
 PROGRAM_PACKAGES := dpkg git librocksdb-dev postgresql python3-lmdb rsync sqlite3 systemd tar udev

@@ -1,13 +1,13 @@
 //! The handshake: a client and the server agree on the export and on the form of answers.
 
-use crate::Export;
 use crate::stream::Stream;
+use crate::{Encryption, Export};
 use brindle_nbd::{
     ALLOCATION_CONTEXT, ClientFlags, ContextRequest, ExportRequest, HandshakeFlags, Information,
     OPTION_HEADER_BYTES, OptionHeader, OptionKind, OptionReplyKind, WireError, context_reply,
     export_name_reply, greeting, information, option_reply, parse_export_name, server_reply,
 };
-use std::io;
+use std::io::{self, Read, Write};
 use std::time::Instant;
 
 /// Longest contents of an option, in bytes: a name and many contexts.
@@ -28,6 +28,7 @@ pub(crate) struct Mode {
 struct Handshake<'h> {
     stream: &'h Stream,
     export: &'h Export,
+    encryption: &'h Encryption,
     client: ClientFlags,
     mode: Mode,
     deadline: Instant,
@@ -44,12 +45,17 @@ enum Next {
 ///
 /// # Errors
 /// Those of the socket, a client that takes too long, and one that is out of step.
-pub(crate) fn negotiate(stream: &Stream, export: &Export, deadline: Instant) -> io::Result<Option<Mode>> {
+pub(crate) fn negotiate(
+    stream: &Stream,
+    export: &Export,
+    encryption: &Encryption,
+    deadline: Instant,
+) -> io::Result<Option<Mode>> {
     stream.write_all(&greeting(HandshakeFlags::FIXED_NEWSTYLE | HandshakeFlags::NO_ZEROES))?;
-    let mut handshake =
-        Handshake { stream, export, client: ClientFlags::empty(), mode: Mode::default(), deadline };
+    let (client, mode) = (ClientFlags::empty(), Mode::default());
+    let mut handshake = Handshake { stream, export, encryption, client, mode, deadline };
     let mut flags = [0; 4];
-    handshake.read(&mut flags)?;
+    handshake.read_exact(&mut flags)?;
     // Unknown flags of a client end the connection.
     let Some(client) = ClientFlags::from_bits(u32::from_be_bytes(flags)) else { return Ok(None) };
     handshake.client = client;
@@ -62,25 +68,32 @@ pub(crate) fn negotiate(stream: &Stream, export: &Export, deadline: Instant) -> 
     }
 }
 
-impl Handshake<'_> {
-    fn read(&self, buffer: &mut [u8]) -> io::Result<()> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            let left = self.deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            self.stream.set_read_timeout(left)?;
-            match self.stream.read(&mut buffer[filled..]) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(length) => filled += length,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+impl Read for Handshake<'_> {
+    /// Reads until the deadline.
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
         }
-        Ok(())
+        self.stream.set_read_timeout(left)?;
+        let is_late = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+        self.stream
+            .read(buffer)
+            .map_err(|error| if is_late(&error) { io::ErrorKind::TimedOut.into() } else { error })
+    }
+}
+
+impl Write for Handshake<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.write_all(bytes).map(|()| bytes.len())
     }
 
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Handshake<'_> {
     fn reply(&self, option: OptionKind, kind: OptionReplyKind, contents: &[u8]) -> io::Result<()> {
         self.stream.write_all(&option_reply(option, kind, contents))
     }
@@ -88,20 +101,25 @@ impl Handshake<'_> {
     /// Takes and answers one option.
     fn option(&mut self) -> io::Result<Next> {
         let mut header = [0; OPTION_HEADER_BYTES];
-        self.read(&mut header)?;
+        self.read_exact(&mut header)?;
         let OptionHeader { kind, length } = OptionHeader::decode(&header).map_err(out_of_step)?;
         if length > OPTION_BYTES_MAX {
             self.reply(kind, OptionReplyKind::TooBig, b"")?;
             return Ok(Next::End);
         }
         let mut contents = vec![0; usize::try_from(length).expect("an option is short")];
-        self.read(&mut contents)?;
+        self.read_exact(&mut contents)?;
+        let is_withheld = self.encryption.is_required() && !self.stream.is_secure();
         match kind {
-            OptionKind::ExportName => return self.export_name(&contents),
             OptionKind::Abort => {
                 self.reply(kind, OptionReplyKind::Ack, b"")?;
                 return Ok(Next::End);
             }
+            OptionKind::StartTls => self.start_tls(&contents)?,
+            // It has no reply that could say no.
+            OptionKind::ExportName if is_withheld => return Ok(Next::End),
+            _ if is_withheld => self.reply(kind, OptionReplyKind::TlsRequired, b"TLS comes first")?,
+            OptionKind::ExportName => return self.export_name(&contents),
             OptionKind::List | OptionKind::StructuredReply if !contents.is_empty() => {
                 self.reply(kind, OptionReplyKind::Invalid, b"it has no contents")?;
             }
@@ -120,11 +138,30 @@ impl Handshake<'_> {
                 }
             }
             OptionKind::ListMetaContext | OptionKind::SetMetaContext => self.contexts(kind, &contents)?,
-            OptionKind::StartTls | OptionKind::Other(_) => {
-                self.reply(kind, OptionReplyKind::Unsupported, b"")?;
-            }
+            OptionKind::Other(_) => self.reply(kind, OptionReplyKind::Unsupported, b"")?,
         }
         Ok(Next::Options)
+    }
+
+    /// Turns to TLS, from which there is no way back. Options are read from the socket one by one, so that nothing that came in the
+    /// clear is left; and what was agreed in the clear is forgotten, as it may have been another's word.
+    fn start_tls(&mut self, contents: &[u8]) -> io::Result<()> {
+        let kind = OptionKind::StartTls;
+        let Some(credentials) = self.encryption.credentials() else {
+            return self.reply(kind, OptionReplyKind::Policy, b"this server has no TLS");
+        };
+        if self.stream.is_secure() || !contents.is_empty() {
+            return self.reply(
+                kind,
+                OptionReplyKind::Invalid,
+                b"TLS begins once, and the option has no contents",
+            );
+        }
+        self.reply(kind, OptionReplyKind::Ack, b"")?;
+        let session = credentials.accept(self)?;
+        self.stream.secure(session);
+        self.mode = Mode::default();
+        Ok(())
     }
 
     /// Answers the option that has no way to say no.

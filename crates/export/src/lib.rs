@@ -10,12 +10,16 @@
 //! answer that the client does not take; requests have a longest payload; connections, their threads and the memory of all requests
 //! (`budget`) are limited. A peer that is out of step is disconnected.
 //!
+//! A client turns to TLS by its first options, where the server has credentials ([`Encryption`]); the rest of the connection passes by a
+//! session, and a server that requires TLS tells nothing before.
+//!
 //! A write that was answered is as durable as the device makes it: by a flush on any connection, which is one of the whole
 //! device, or by FUA.
 //! Must not know: btrfs, the command line, the meaning of what lies on a device.
 
 mod budget;
 mod connection;
+mod encryption;
 mod error;
 mod export;
 mod handshake;
@@ -24,6 +28,8 @@ mod perform;
 mod server;
 mod stream;
 
+pub use brindle_tls::{ServerCredentials, TlsError};
+pub use encryption::Encryption;
 pub use error::ExportError;
 pub use export::Export;
 pub use server::{CONNECTIONS_MAX, Server};

@@ -4,7 +4,7 @@ use crate::budget::Budget;
 use crate::connection::Connection;
 use crate::handshake::negotiate;
 use crate::stream::{Listener, Stream};
-use crate::{Export, ExportError};
+use crate::{Encryption, Export, ExportError};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::net::Shutdown;
@@ -40,6 +40,7 @@ pub struct Server {
 #[derive(Debug)]
 struct Shared {
     export: Arc<Export>,
+    encryption: Encryption,
     budget: Arc<Budget>,
     connections: Mutex<Connections>,
     left: Condvar,
@@ -68,6 +69,7 @@ impl Server {
     ) -> Result<Self, ExportError> {
         let shared = Arc::new(Shared {
             export: Arc::new(export),
+            encryption: listener.encryption().clone(),
             budget: Budget::new(BUDGET_BYTES),
             connections: Mutex::default(),
             left: Condvar::new(),
@@ -181,7 +183,7 @@ impl Shared {
     fn serve(&self, stream: &Arc<Stream>) -> io::Result<()> {
         stream.set_write_timeout(ANSWER_LIMIT)?;
         let deadline = Instant::now() + self.handshake_limit;
-        let Some(mode) = negotiate(stream, &self.export, deadline)? else { return Ok(()) };
+        let Some(mode) = negotiate(stream, &self.export, &self.encryption, deadline)? else { return Ok(()) };
         stream.set_read_timeout(REQUEST_LIMIT)?;
         let (export, budget) = (Arc::clone(&self.export), Arc::clone(&self.budget));
         Arc::new(Connection::new(Arc::clone(stream), export, budget, mode)).serve();

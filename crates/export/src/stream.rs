@@ -1,7 +1,8 @@
 //! Sockets: unix sockets and ports of this host.
 
-use crate::ExportError;
-use brindle_nbd::{NbdAddress, NbdUri};
+use crate::{Encryption, ExportError};
+use brindle_nbd::{NbdAddress, NbdTls, NbdUri};
+use brindle_tls::Session;
 use rustix::fs::Mode;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -9,58 +10,116 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
-/// A connection.
+/// A connection, in the clear until it has a session of TLS.
 #[derive(Debug)]
-pub(crate) enum Stream {
+pub(crate) struct Stream {
+    socket: Socket,
+    session: OnceLock<Session>,
+}
+
+#[derive(Debug)]
+enum Socket {
     Unix(UnixStream),
     Tcp(TcpStream),
 }
 
+impl Read for &Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Unix(stream) => { stream }.read(buffer),
+            Socket::Tcp(stream) => { stream }.read(buffer),
+        }
+    }
+}
+
+impl Write for &Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Unix(stream) => { stream }.write(bytes),
+            Socket::Tcp(stream) => { stream }.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(stream) => stream.as_fd(),
+            Self::Tcp(stream) => stream.as_fd(),
+        }
+    }
+}
+
 impl Stream {
+    fn new(socket: Socket) -> Self {
+        Self { socket, session: OnceLock::new() }
+    }
+
+    /// Has everything that follows pass by a session of TLS.
+    pub(crate) fn secure(&self, session: Session) {
+        self.session.set(session).expect("TLS begins once");
+    }
+
+    /// Returns true if TLS has begun.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.session.get().is_some()
+    }
+
     pub(crate) fn set_read_timeout(&self, limit: Duration) -> io::Result<()> {
         // Zero would mean for ever.
         let limit = Some(limit.max(Duration::from_millis(1)));
-        match self {
-            Self::Unix(stream) => stream.set_read_timeout(limit),
-            Self::Tcp(stream) => stream.set_read_timeout(limit),
+        match &self.socket {
+            Socket::Unix(stream) => stream.set_read_timeout(limit),
+            Socket::Tcp(stream) => stream.set_read_timeout(limit),
         }
     }
 
     pub(crate) fn set_write_timeout(&self, limit: Duration) -> io::Result<()> {
-        match self {
-            Self::Unix(stream) => stream.set_write_timeout(Some(limit)),
-            Self::Tcp(stream) => stream.set_write_timeout(Some(limit)),
+        match &self.socket {
+            Socket::Unix(stream) => stream.set_write_timeout(Some(limit)),
+            Socket::Tcp(stream) => stream.set_write_timeout(Some(limit)),
         }
     }
 
-    /// Ends the connection, for all its threads.
+    /// Ends the connection, for all its threads; or what is read of it.
     pub(crate) fn shutdown(&self, how: Shutdown) {
-        let _ = match self {
-            Self::Unix(stream) => stream.shutdown(how),
-            Self::Tcp(stream) => stream.shutdown(how),
+        if let (Some(session), Shutdown::Both) = (self.session.get(), how) {
+            session.close(&self.socket);
+        }
+        let _ = match &self.socket {
+            Socket::Unix(stream) => stream.shutdown(how),
+            Socket::Tcp(stream) => stream.shutdown(how),
         };
     }
 
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Unix(stream) => { stream }.read(buffer),
-            Self::Tcp(stream) => { stream }.read(buffer),
+        match self.session.get() {
+            Some(session) => session.read(&self.socket, buffer),
+            None => (&self.socket).read(buffer),
         }
     }
 
     pub(crate) fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Unix(stream) => { stream }.write_all(bytes),
-            Self::Tcp(stream) => { stream }.write_all(bytes),
+        match self.session.get() {
+            Some(session) => session.write_all(&self.socket, bytes),
+            None => (&self.socket).write_all(bytes),
         }
     }
 }
 
 /// A place where clients connect. A unix socket is removed when it is dropped.
 #[derive(Debug)]
-pub struct Listener(Kind);
+pub struct Listener {
+    kind: Kind,
+    encryption: Encryption,
+}
 
 #[derive(Debug)]
 enum Kind {
@@ -87,7 +146,7 @@ impl Listener {
         }
         let listener = bound.map_err(|source| ExportError::Listen { place: place(), source })?;
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        Ok(Self(Kind::Unix(listener, path)))
+        Ok(Self::new(Kind::Unix(listener, path)))
     }
 
     /// A port of the loopback address, which all users of this host can connect to; 0 for any that is free.
@@ -98,25 +157,41 @@ impl Listener {
         let failed = |source| ExportError::Listen { place: format!("port {port} of 127.0.0.1"), source };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
-        Ok(Self(Kind::Tcp(listener, port)))
+        Ok(Self::new(Kind::Tcp(listener, port)))
     }
 
-    /// URI of an export that is shown here.
+    fn new(kind: Kind) -> Self {
+        Self { kind, encryption: Encryption::Off }
+    }
+
+    /// Has clients turn to TLS, or lets them.
+    #[must_use]
+    pub fn encrypted(mut self, encryption: Encryption) -> Self {
+        self.encryption = encryption;
+        self
+    }
+
+    pub(crate) fn encryption(&self) -> &Encryption {
+        &self.encryption
+    }
+
+    /// URI of an export that is shown here: of TLS, where that is served.
     pub fn uri(&self, export: &str) -> NbdUri {
-        let address = match &self.0 {
+        let address = match &self.kind {
             Kind::Unix(_, path) => NbdAddress::Unix(path.clone()),
             Kind::Tcp(_, port) => NbdAddress::Tcp(Ipv4Addr::LOCALHOST.to_string(), *port),
         };
-        NbdUri { address, export: export.to_owned(), timeout: None }
+        let tls = self.encryption.credentials().map(|_| NbdTls::default());
+        NbdUri { address, export: export.to_owned(), timeout: None, tls }
     }
 
     pub(crate) fn accept(&self) -> io::Result<Stream> {
-        match &self.0 {
-            Kind::Unix(listener, _) => Ok(Stream::Unix(listener.accept()?.0)),
+        match &self.kind {
+            Kind::Unix(listener, _) => Ok(Stream::new(Socket::Unix(listener.accept()?.0))),
             Kind::Tcp(listener, _) => {
                 let stream = listener.accept()?.0;
                 stream.set_nodelay(true)?;
-                Ok(Stream::Tcp(stream))
+                Ok(Stream::new(Socket::Tcp(stream)))
             }
         }
     }
@@ -136,7 +211,7 @@ fn bind_private(path: &Path) -> io::Result<UnixListener> {
 
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.0 {
+        match &self.kind {
             Kind::Unix(listener, _) => listener.as_fd(),
             Kind::Tcp(listener, _) => listener.as_fd(),
         }
@@ -145,7 +220,7 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Kind::Unix(_, path) = &self.0 {
+        if let Kind::Unix(_, path) = &self.kind {
             let _ = std::fs::remove_file(path);
         }
     }

@@ -34,7 +34,7 @@ pub use reply::{
     error_chunk, simple_reply, status_chunk,
 };
 pub use request::{Command, REQUEST_BYTES, Request};
-pub use uri::{NbdAddress, NbdUri, UriError};
+pub use uri::{NbdAddress, NbdTls, NbdUri, UriError};
 
 /// Port of NBD, as IANA has it.
 pub const PORT: u16 = 10809;

@@ -78,6 +78,7 @@ fn uris_are_read() {
         address: NbdAddress::Tcp(host.to_owned(), port),
         export: export.to_owned(),
         timeout: None,
+        tls: None,
     };
     assert_eq!(parse("nbd://example.com"), Ok(tcp("example.com", PORT, "")));
     assert_eq!(parse("nbd://example.com:9//disk"), Ok(tcp("example.com", 9, "/disk")));
@@ -90,6 +91,23 @@ fn uris_are_read() {
     assert_eq!(unix.address, NbdAddress::Unix("/tmp/a&b".into()));
     assert_eq!((unix.export.as_str(), unix.timeout), ("pool/a", Some(Duration::from_secs(5))));
     assert!(NbdUri::parse("/dev/nbd0").is_none() && NbdUri::parse("a.img:fast").is_none());
+}
+
+#[test]
+fn uris_of_tls_say_which_certificates_are_used() {
+    let plain = parse("nbds://example.com/a").expect("a host");
+    assert_eq!(
+        (plain.to_string().as_str(), &plain.tls),
+        ("nbds://example.com:10809/a", &Some(NbdTls::default()))
+    );
+    let text =
+        "nbds+unix:///a?socket=/s&tls-certificates=/etc/my%20disks&tls-hostname=disks.example&x-timeout=5";
+    let unix = parse(text).expect("a socket");
+    let (certificates, hostname) = (Some("/etc/my disks".into()), Some("disks.example".to_owned()));
+    assert_eq!(unix.tls, Some(NbdTls { certificates, hostname }));
+    assert_eq!(unix.to_string(), text);
+    let address = parse("nbds://h/?tls-hostname=::1").expect("an address");
+    assert_eq!(address.tls.and_then(|tls| tls.hostname).as_deref(), Some("::1"));
 }
 
 #[test]
@@ -115,8 +133,16 @@ fn wrong_uris_are_refused() {
         "nbd://a%25b/x",
         "nbd://[::1%2f]/x",
         "nbd://h/x#f",
-        "nbds://h/x",
-        "nbds+unix:///x?socket=/s",
+        "nbd://h/x?tls-certificates=/c",
+        "nbd+unix:///x?socket=/s&tls-hostname=h",
+        "nbds://h/x?tls-certificates=",
+        "nbds://h/x?tls-hostname=",
+        "nbds://h/x?tls-hostname=a/b",
+        "nbds://h/x?tls-psk-file=/f",
+        "nbds://h/x?tls-verify-peer=false",
+        "nbds://u@h/x",
+        "nbds+unix://u@/x?socket=/s",
+        "nbds+unix:///x?tls-certificates=/c",
     ] {
         let error = parse(text).expect_err(text).to_string();
         assert!(error.starts_with(text) && error.len() > text.len() + 5, "{error}");
@@ -129,13 +155,15 @@ proptest! {
     fn requests_and_uris_come_back(
         (flags, command, cookie, offset, length) in any::<(u16, u16, u64, u64, u32)>(),
         export in "[^\0]{0,20}", socket in "[^\0]{1,20}", seconds in proptest::option::of(1..9u64),
+        directory in proptest::option::of("[^\0]{1,20}"),
     ) {
         let mut bytes = Request { flags: CommandFlags::empty(), command: Command::Read, cookie, offset, length }.encode();
         bytes[4..6].copy_from_slice(&flags.to_be_bytes());
         bytes[6..8].copy_from_slice(&(command % 16).to_be_bytes());
         prop_assert_eq!(Request::decode(&bytes).map(|request| request.encode()), Ok(bytes));
         let timeout = seconds.map(Duration::from_secs);
-        let uri = NbdUri { address: NbdAddress::Unix(socket.into()), export, timeout };
+        let tls = directory.map(|path| NbdTls { certificates: Some(path.into()), hostname: None });
+        let uri = NbdUri { address: NbdAddress::Unix(socket.into()), export, timeout, tls };
         prop_assert_eq!(parse(&uri.to_string()), Ok(uri));
     }
 }

@@ -1,4 +1,4 @@
-//! URIs of exports: `nbd://HOST[:PORT]/NAME`, `nbd+unix:///NAME?socket=PATH`.
+//! URIs of exports: `nbd://HOST[:PORT]/NAME`, `nbd+unix:///NAME?socket=PATH`, and with TLS `nbds://` and `nbds+unix://`.
 
 use crate::{NAME_BYTES_MAX, PORT};
 use std::fmt;
@@ -24,6 +24,17 @@ pub struct NbdUri {
     pub export: String,
     /// Longest wait for an answer; `None` if the URI does not say.
     pub timeout: Option<Duration>,
+    /// Use of TLS; `None` for a connection in the clear.
+    pub tls: Option<NbdTls>,
+}
+
+/// Parts of a URI that are about TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NbdTls {
+    /// Directory of certificates; `None` for a usual place.
+    pub certificates: Option<PathBuf>,
+    /// Name that the certificate of the server must have; `None` for the host, or `localhost` at a unix socket.
+    pub hostname: Option<String>,
 }
 
 /// Reason for which a URI of NBD is refused.
@@ -41,9 +52,20 @@ impl UriError {
     }
 }
 
-/// Schemes, and true for those of unix sockets; TLS is refused by name.
-const SCHEMES: [(&str, bool); 2] = [("nbd://", false), ("nbd+unix://", true)];
-const TLS_SCHEMES: [&str; 2] = ["nbds://", "nbds+unix://"];
+/// A scheme.
+#[derive(Clone, Copy)]
+struct Scheme {
+    name: &'static str,
+    is_unix: bool,
+    is_tls: bool,
+}
+
+const SCHEMES: [Scheme; 4] = [
+    Scheme { name: "nbd://", is_unix: false, is_tls: false },
+    Scheme { name: "nbd+unix://", is_unix: true, is_tls: false },
+    Scheme { name: "nbds://", is_unix: false, is_tls: true },
+    Scheme { name: "nbds+unix://", is_unix: true, is_tls: true },
+];
 /// Seconds that a timeout may have.
 const TIMEOUT_SECONDS: std::ops::RangeInclusive<u64> = 1..=86_400;
 
@@ -54,16 +76,13 @@ impl NbdUri {
     /// A URI of NBD with a part that is missing, wrong or unknown.
     pub fn parse(text: &str) -> Option<Result<Self, UriError>> {
         let refused = |reason| UriError { uri: text.to_owned(), reason };
-        if TLS_SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
-            return Some(Err(refused("TLS is not supported: use nbd:// through a tunnel, or nbd+unix://")));
-        }
-        let found = SCHEMES.iter().find_map(|(scheme, is_unix)| Some((text.strip_prefix(scheme)?, *is_unix)));
-        let (rest, is_unix) = found?;
-        Some(parse_rest(rest, is_unix).map_err(refused))
+        let (rest, scheme) =
+            SCHEMES.iter().find_map(|scheme| Some((text.strip_prefix(scheme.name)?, *scheme)))?;
+        Some(parse_rest(rest, scheme).map_err(refused))
     }
 }
 
-fn parse_rest(rest: &str, is_unix: bool) -> Result<NbdUri, &'static str> {
+fn parse_rest(rest: &str, scheme: Scheme) -> Result<NbdUri, &'static str> {
     if rest.contains('#') {
         return Err("a URI of NBD has no fragment");
     }
@@ -73,25 +92,64 @@ fn parse_rest(rest: &str, is_unix: bool) -> Result<NbdUri, &'static str> {
     if export.len() > NAME_BYTES_MAX || export.contains('\0') {
         return Err("the name of the export is too long, or has a NUL");
     }
-    let (mut socket, mut timeout) = (None, None);
-    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-        match parameter.split_once('=') {
-            Some(("socket", path)) if is_unix => socket = Some(decoded(path)?),
-            Some(("x-timeout", seconds)) => timeout = Some(parse_timeout(seconds)?),
-            _ => return Err("its query may have socket=PATH (nbd+unix) and x-timeout=SECONDS"),
-        }
-    }
-    let address = match (is_unix, socket) {
+    let Query { socket, timeout, tls } = parse_query(query, scheme)?;
+    let address = match (scheme.is_unix, socket) {
         (true, Some(path)) if !path.is_empty() && !path.contains('\0') && authority.is_empty() => {
             NbdAddress::Unix(path.into())
         }
+        (true, _) if authority.contains('@') => return Err(USER_NAME),
         (true, _) => return Err("a unix socket is named by nbd+unix:///NAME?socket=PATH"),
         (false, _) => {
             let (host, port) = parse_authority(authority)?;
             NbdAddress::Tcp(host, port)
         }
     };
-    Ok(NbdUri { address, export, timeout })
+    Ok(NbdUri { address, export, timeout, tls })
+}
+
+const USER_NAME: &str = "a user name is for keys that are shared, which are not supported: use certificates";
+
+/// Parameters of a URI.
+struct Query {
+    socket: Option<String>,
+    timeout: Option<Duration>,
+    tls: Option<NbdTls>,
+}
+
+fn parse_query(query: &str, scheme: Scheme) -> Result<Query, &'static str> {
+    let (mut socket, mut timeout) = (None, None);
+    let mut tls = scheme.is_tls.then(NbdTls::default);
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        match (name, &mut tls) {
+            ("socket", _) if scheme.is_unix => socket = Some(decoded(value)?),
+            ("x-timeout", _) => timeout = Some(parse_timeout(value)?),
+            ("tls-certificates", Some(tls)) => match decoded(value)? {
+                path if path.is_empty() || path.contains('\0') => {
+                    return Err("tls-certificates is the path of a directory");
+                }
+                path => tls.certificates = Some(path.into()),
+            },
+            ("tls-hostname", Some(tls)) => {
+                let host = decoded(value)?;
+                tls.hostname = Some(parse_host(&host, true)?);
+            }
+            ("tls-psk-file", Some(_)) => {
+                return Err("keys that are shared (tls-psk-file) are not supported: use certificates");
+            }
+            ("tls-verify-peer", Some(_)) => {
+                return Err("the server is verified always: name no tls-verify-peer");
+            }
+            (name, None) if name.starts_with("tls-") => {
+                return Err("nbd:// and nbd+unix:// have no TLS: write nbds:// or nbds+unix://");
+            }
+            _ => {
+                return Err("its query may have socket=PATH (of unix sockets), x-timeout=SECONDS, \
+                            and with TLS tls-certificates=DIRECTORY and tls-hostname=NAME");
+            }
+        }
+    }
+    Ok(Query { socket, timeout, tls })
 }
 
 fn parse_timeout(seconds: &str) -> Result<Duration, &'static str> {
@@ -102,7 +160,7 @@ fn parse_timeout(seconds: &str) -> Result<Duration, &'static str> {
 /// Host and port; an IPv6 address is in brackets.
 fn parse_authority(authority: &str) -> Result<(String, u16), &'static str> {
     if authority.contains('@') {
-        return Err("a user name is for TLS, which is not supported");
+        return Err(USER_NAME);
     }
     let (host, port) = match authority.strip_prefix('[').map(|rest| rest.split_once(']')) {
         Some(Some((host, ""))) => (host, None),
@@ -156,20 +214,27 @@ fn decoded(text: &str) -> Result<String, &'static str> {
 impl fmt::Display for NbdUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let export = encoded(&self.export, b'/');
-        let mut separator = '?';
+        let scheme = if self.tls.is_some() { "nbds" } else { "nbd" };
+        let mut query = Vec::new();
         match &self.address {
             NbdAddress::Tcp(host, port) if host.contains(':') => {
-                write!(f, "nbd://[{}]:{port}/{export}", encoded(host, b':'))?;
+                write!(f, "{scheme}://[{}]:{port}/{export}", encoded(host, b':'))?;
             }
-            NbdAddress::Tcp(host, port) => write!(f, "nbd://{}:{port}/{export}", encoded(host, b'.'))?,
+            NbdAddress::Tcp(host, port) => write!(f, "{scheme}://{}:{port}/{export}", encoded(host, b'.'))?,
             NbdAddress::Unix(path) => {
-                write!(f, "nbd+unix:///{export}?socket={}", encoded(&path.to_string_lossy(), b'/'))?;
-                separator = '&';
+                write!(f, "{scheme}+unix:///{export}")?;
+                query.push(format!("socket={}", encoded(&path.to_string_lossy(), b'/')));
             }
         }
-        match self.timeout {
-            Some(timeout) => write!(f, "{separator}x-timeout={}", timeout.as_secs()),
-            None => Ok(()),
+        if let Some(NbdTls { certificates, hostname }) = &self.tls {
+            let path = certificates.iter().map(|path| encoded(&path.to_string_lossy(), b'/'));
+            query.extend(path.map(|path| format!("tls-certificates={path}")));
+            query.extend(hostname.iter().map(|host| format!("tls-hostname={}", encoded(host, b':'))));
+        }
+        query.extend(self.timeout.iter().map(|timeout| format!("x-timeout={}", timeout.as_secs())));
+        match &query[..] {
+            [] => Ok(()),
+            parameters => write!(f, "?{}", parameters.join("&")),
         }
     }
 }

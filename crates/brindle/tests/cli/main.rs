@@ -24,6 +24,7 @@ mod metrics;
 mod mount;
 mod names;
 mod nbd;
+mod nbd_tls;
 mod placement;
 mod plan;
 mod progs;

@@ -22,12 +22,12 @@ impl Exported {
         let mut uri = String::new();
         let out = child.stdout.take().expect("it is piped");
         BufReader::new(out).read_line(&mut uri).expect("a line");
-        assert!(uri.starts_with("nbd+unix://"), "{uri}");
+        assert!(uri.contains("+unix://"), "{uri}");
         Self { child, uri: uri.trim().to_owned() }
     }
 
     /// Asks it to end, and waits.
-    fn end(mut self) {
+    pub(super) fn end(mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
         assert!(self.child.wait().expect("it ends").success());
@@ -228,7 +228,8 @@ fn pool_goes_on_without_a_server_that_stays_away() {
 fn wrong_words_of_nbd_are_refused_with_the_reason() {
     for (word, why) in [
         ("nbd+unix:///x", "socket=PATH"),
-        ("nbds://host/x", "TLS"),
+        ("nbds://host/x?tls-psk-file=/keys", "keys that are shared (tls-psk-file) are not supported"),
+        ("nbd://host/x?tls-certificates=/c", "write nbds://"),
         ("nbd+unix:///?socket=/nowhere/at/all", "cannot open nbd+unix:///?socket=/nowhere/at/all"),
     ] {
         let said = brindle_fails(1, ["check", word]);

@@ -1,10 +1,12 @@
 //! A new connection, and the handshake of a client.
 
+use super::wire::Wire;
 use brindle_nbd::{
-    ExportFlags, GREETING_BYTES, Information, NbdAddress, NbdUri, OPTION_REPLY_HEADER_BYTES, OptionKind,
-    OptionReply, OptionReplyKind, PAYLOAD_BYTES_MAX, WireError, export_request, option_header,
+    ExportFlags, GREETING_BYTES, Information, NbdAddress, NbdTls, NbdUri, OPTION_REPLY_HEADER_BYTES,
+    OptionKind, OptionReply, OptionReplyKind, PAYLOAD_BYTES_MAX, WireError, export_request, option_header,
     parse_greeting,
 };
+use brindle_tls::ClientCredentials;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
@@ -50,19 +52,40 @@ pub(super) struct Facts {
     pub(super) payload_max: usize,
 }
 
-/// Connects to a server and chooses the export.
+/// Connects to a server and chooses the export. Certificates are read each time, so that they can be renewed.
 ///
 /// # Errors
-/// Those of the sockets, a server that is no NBD server or does not have the export, one that takes too long.
-pub(super) fn connect(uri: &NbdUri, limit: Duration) -> io::Result<(UnixStream, Facts)> {
+/// Those of the sockets and of certificates, a server that is no NBD server or does not have the export, one that takes too long.
+/// Where the URI asks for TLS, a server without it: nothing is asked of it in the clear.
+pub(super) fn connect(uri: &NbdUri, limit: Duration) -> io::Result<(Wire, Facts)> {
+    let credentials = |tls: &NbdTls| ClientCredentials::load(tls.certificates.as_deref());
+    let credentials = uri.tls.as_ref().map(credentials).transpose().map_err(unusable)?;
     let stream = match &uri.address {
         NbdAddress::Unix(path) => UnixStream::connect(path)?,
         NbdAddress::Tcp(host, port) => connect_tcp(host, *port, limit)?,
     };
     stream.set_write_timeout(Some(limit))?;
-    let mut handshake = Handshake { stream: &stream, deadline: Instant::now() + limit };
-    let facts = handshake.choose(&uri.export)?;
-    Ok((stream, facts))
+    let mut wire = Wire::plain(stream);
+    let deadline = Instant::now() + limit;
+    Handshake { wire: &wire, deadline }.greet()?;
+    if let Some(credentials) = credentials {
+        let mut handshake = Handshake { wire: &wire, deadline };
+        handshake.ask_for_tls()?;
+        let session = credentials.connect(verified_name(uri), &mut handshake).map_err(distrusted)?;
+        wire.secure(session);
+    }
+    let facts = Handshake { wire: &wire, deadline }.choose(&uri.export)?;
+    Ok((wire, facts))
+}
+
+/// Name that the certificate of the server must have. A unix socket is one of this host.
+fn verified_name(uri: &NbdUri) -> &str {
+    match (uri.tls.as_ref().and_then(|tls| tls.hostname.as_deref()), &uri.address) {
+        (Some(name), _) => name,
+        // Without the zone of an IPv6 address.
+        (None, NbdAddress::Tcp(host, _)) => host.split('%').next().unwrap_or(host),
+        (None, NbdAddress::Unix(_)) => "localhost",
+    }
 }
 
 /// Tries the addresses of a host, one after the other.
@@ -80,43 +103,87 @@ fn connect_tcp(host: &str, port: u16, limit: Duration) -> io::Result<UnixStream>
     Err(last)
 }
 
+/// A handshake under way. It reads from the server until its deadline.
 struct Handshake<'h> {
-    stream: &'h UnixStream,
+    wire: &'h Wire,
     deadline: Instant,
 }
 
+impl Read for Handshake<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "the handshake takes too long");
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(late());
+        }
+        self.wire.set_read_timeout(left)?;
+        let mut wire = self.wire;
+        wire.read(buffer)
+            .map_err(|error| if error.kind() == io::ErrorKind::WouldBlock { late() } else { error })
+    }
+}
+
+impl Write for Handshake<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut wire = self.wire;
+        wire.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl Handshake<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<()> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            let left = self.deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "the handshake takes too long"));
-            }
-            self.stream.set_read_timeout(Some(left))?;
-            match self.stream.read(&mut buffer[filled..]) {
-                Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server has left")),
-                Ok(length) => filled += length,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+    fn take(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        let left = |_| io::Error::new(io::ErrorKind::UnexpectedEof, "the server has left");
+        self.read_exact(buffer).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => left(error),
+            _ => error,
+        })
+    }
+
+    /// Reads the greeting, and answers it.
+    fn greet(&mut self) -> io::Result<()> {
+        let mut greeting = [0; GREETING_BYTES];
+        self.take(&mut greeting)?;
+        let flags = parse_greeting(&greeting).map_err(wrong)?;
+        self.write_all(&flags.bits().to_be_bytes())
+    }
+
+    /// Has the server wait for a handshake of TLS. It is the first option: nothing else is told in the clear.
+    fn ask_for_tls(&mut self) -> io::Result<()> {
+        self.write_all(&option_header(OptionKind::StartTls, 0))?;
+        match self.option_reply(OptionKind::StartTls)? {
+            (OptionReplyKind::Ack, _) => Ok(()),
+            (_, message) => {
+                let why = "the server has no TLS, and nbds:// does without it never";
+                Err(io::Error::new(io::ErrorKind::Unsupported, format!("{why}{}", told(&message))))
             }
         }
-        Ok(())
     }
 
     fn choose(&mut self, export: &str) -> io::Result<Facts> {
-        let mut greeting = [0; GREETING_BYTES];
-        self.read(&mut greeting)?;
-        let flags = parse_greeting(&greeting).map_err(wrong)?;
-        self.stream.write_all(&flags.bits().to_be_bytes())?;
+        self.choose_export(export).map_err(|error| match error.kind() {
+            // The server may have sent its reason before it left, and this end has not read it.
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => self
+                .read(&mut [0])
+                .err()
+                .filter(|reason| reason.kind() == io::ErrorKind::InvalidData)
+                .unwrap_or(error),
+            _ => error,
+        })
+    }
+
+    fn choose_export(&mut self, export: &str) -> io::Result<Facts> {
         let contents = export_request(export);
         let length = u32::try_from(contents.len()).expect("a name is short");
-        self.stream.write_all(&option_header(OptionKind::Go, length))?;
-        self.stream.write_all(&contents)?;
+        self.write_all(&option_header(OptionKind::Go, length))?;
+        self.write_all(&contents)?;
         let mut found = None;
         let (mut unit, mut payload_max) = (1, PAYLOAD_BYTES_MAX);
         for _ in 0..OPTION_REPLIES_MAX {
-            let (kind, contents) = self.option_reply()?;
+            let (kind, contents) = self.option_reply(OptionKind::Go)?;
             match kind {
                 OptionReplyKind::Ack => {
                     let missing = || io::Error::new(io::ErrorKind::InvalidData, "the server tells no size");
@@ -138,18 +205,18 @@ impl Handshake<'_> {
         Err(io::Error::new(io::ErrorKind::InvalidData, "the server tells facts without end"))
     }
 
-    fn option_reply(&mut self) -> io::Result<(OptionReplyKind, Vec<u8>)> {
+    fn option_reply(&mut self, option: OptionKind) -> io::Result<(OptionReplyKind, Vec<u8>)> {
         let mut header = [0; OPTION_REPLY_HEADER_BYTES];
-        self.read(&mut header)?;
+        self.take(&mut header)?;
         let reply = OptionReply::decode(&header).map_err(wrong)?;
-        if reply.length > OPTION_REPLY_BYTES_MAX || reply.option != OptionKind::Go {
+        if reply.length > OPTION_REPLY_BYTES_MAX || reply.option != option {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "a reply to another option, or one that is too long",
             ));
         }
         let mut contents = vec![0; reply.length as usize];
-        self.read(&mut contents)?;
+        self.take(&mut contents)?;
         Ok((reply.kind, contents))
     }
 }
@@ -158,17 +225,36 @@ fn wrong(error: WireError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
+fn unusable(error: brindle_tls::TlsError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, error)
+}
+
+/// Error of a handshake of TLS.
+fn distrusted(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::InvalidData => {
+            io::Error::new(io::ErrorKind::PermissionDenied, format!("TLS: {error}"))
+        }
+        _ => error,
+    }
+}
+
+/// Message of a server, to be shown behind the error.
+fn told(message: &[u8]) -> String {
+    let message: String = String::from_utf8_lossy(message).chars().filter(|c| !c.is_control()).collect();
+    if message.is_empty() { String::new() } else { format!(" ({message})") }
+}
+
 /// Error of a server that does not give the export.
 fn refusal(export: &str, kind: OptionReplyKind, message: &[u8]) -> io::Error {
-    let message: String = String::from_utf8_lossy(message).chars().filter(|c| !c.is_control()).collect();
-    let told = if message.is_empty() { String::new() } else { format!(" ({message})") };
+    let told = told(message);
     match kind {
         OptionReplyKind::Unknown => {
             io::Error::new(io::ErrorKind::NotFound, format!("the server has no export {export:?}{told}"))
         }
         OptionReplyKind::TlsRequired => io::Error::new(
             io::ErrorKind::Unsupported,
-            format!("the server wants TLS, which is not supported{told}"),
+            format!("the server wants TLS: its URI begins with nbds:// or nbds+unix://{told}"),
         ),
         OptionReplyKind::Unsupported => io::Error::new(
             io::ErrorKind::Unsupported,

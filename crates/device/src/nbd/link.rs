@@ -3,42 +3,41 @@
 use super::connect::{Facts, Limits};
 use super::job::{Job, JobAnswer};
 use super::journal::{Journal, cost};
+use super::wire::Wire;
 use crate::{DeviceError, ReadAnswer, ReadUnderWay, ReconnectGuard};
 use brindle_nbd::{Command, CommandFlags, NbdUri, Request};
 use brindle_sync::{Condvar, Mutex, MutexGuard, Rank};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Memory for writes that are not flushed, in bytes.
 const UNFLUSHED_BYTES_MAX: usize = 64 << 20;
 
-/// A connection. Any stream socket: no call is made that those of unix have alone.
+/// A connection that requests are sent on.
 #[derive(Debug)]
 pub(super) struct Link {
-    pub(super) stream: UnixStream,
+    pub(super) wire: Wire,
     /// Held by the thread that sends.
     sending: Mutex<()>,
 }
 
 impl Link {
-    pub(super) fn new(stream: UnixStream) -> Arc<Self> {
-        Arc::new(Self { stream, sending: Mutex::new(Rank::DeviceRequest, ()) })
+    pub(super) fn new(wire: Wire) -> Arc<Self> {
+        Arc::new(Self { wire, sending: Mutex::new(Rank::DeviceRequest, ()) })
     }
 
     /// Sends a request. A failure ends the connection, and the thread that reads answers finds that.
     pub(super) fn send(&self, job: &Job) -> io::Result<()> {
         let _sending = self.sending.lock_after_panic();
-        let mut stream = &self.stream;
-        let sent = stream.write_all(&job.header()).and_then(|()| stream.write_all(&job.payload));
+        let mut wire = &self.wire;
+        let sent = wire.write_all(&job.header()).and_then(|()| wire.write_all(&job.payload));
         sent.inspect_err(|_| self.end())
     }
 
     pub(super) fn end(&self) {
-        let _ = self.stream.shutdown(Shutdown::Both);
+        self.wire.end();
     }
 }
 
@@ -80,9 +79,9 @@ impl State {
 }
 
 impl Shared {
-    pub(super) fn new(uri: NbdUri, limits: Limits, facts: Facts, stream: UnixStream) -> Self {
+    pub(super) fn new(uri: NbdUri, limits: Limits, facts: Facts, wire: Wire) -> Self {
         let state = State {
-            link: Some(Link::new(stream)),
+            link: Some(Link::new(wire)),
             next_cookie: 1,
             in_flight: BTreeMap::new(),
             journal: Journal::default(),

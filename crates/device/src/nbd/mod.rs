@@ -13,6 +13,9 @@
 //! **Nothing waits for ever.** A connection on which a request stays unanswered for a third of the timeout is given up. A request that has
 //! no answer within the timeout, whatever was tried, fails the device: that one and all others, now and later, so that the pool
 //! treats it as missing. The same happens if a write can't be repeated, or the export has become another one.
+//!
+//! **With TLS** ([`wire`]) all of this passes by a session, and each further connection is made like the first: the server is verified, and
+//! one that offers no TLS is as good as away.
 //! Assumption: no other client writes the export unless the guard can tell, and the server keeps its promise of flushes.
 
 mod connect;
@@ -22,6 +25,7 @@ mod link;
 mod reader;
 mod receiver;
 mod repeat;
+mod wire;
 
 use crate::{
     Batch, Buffer, Device, DeviceClass, DeviceError, PendingRead, ReadRequest, ReconnectGuard,
@@ -65,10 +69,10 @@ impl NbdDevice {
     fn open_as(uri: &NbdUri, is_writable: bool) -> Result<Self, DeviceError> {
         let failed = |source| DeviceError::Open { device: uri.to_string(), source };
         let limits = connect::Limits::of(uri);
-        let uri = &with_absolute_socket(uri);
-        let (stream, facts) = connect::connect(uri, limits.hang).map_err(failed)?;
+        let uri = &with_absolute_paths(uri);
+        let (wire, facts) = connect::connect(uri, limits.hang).map_err(failed)?;
         check_facts(&facts, is_writable).map_err(failed)?;
-        let shared = Arc::new(Shared::new(uri.clone(), limits, facts, stream));
+        let shared = Arc::new(Shared::new(uri.clone(), limits, facts, wire));
         let receiver = {
             let shared = Arc::clone(&shared);
             std::thread::Builder::new().name("nbd answers".to_owned()).spawn(move || receiver::run(&shared))
@@ -186,12 +190,17 @@ impl NbdDevice {
 }
 
 /// The URI as it has to be after a change of the working directory.
-fn with_absolute_socket(uri: &NbdUri) -> NbdUri {
+fn with_absolute_paths(uri: &NbdUri) -> NbdUri {
     let mut uri = uri.clone();
-    if let NbdAddress::Unix(path) = &mut uri.address
-        && let Ok(absolute) = std::path::absolute(&*path)
-    {
-        *path = absolute;
+    let socket = match &mut uri.address {
+        NbdAddress::Unix(path) => Some(path),
+        NbdAddress::Tcp(..) => None,
+    };
+    let certificates = uri.tls.as_mut().and_then(|tls| tls.certificates.as_mut());
+    for path in socket.into_iter().chain(certificates) {
+        if let Ok(absolute) = std::path::absolute(&*path) {
+            *path = absolute;
+        }
     }
     uri
 }

@@ -1,11 +1,10 @@
 //! Reads on a new connection, before the device uses it.
 
+use super::connect::Facts;
+use super::wire::Wire;
 use crate::{Device, DeviceClass, DeviceError};
 use brindle_nbd::{Command, CommandFlags, Request, SIMPLE_REPLY_BYTES, SimpleReply};
 use std::io::{self, Read, Write};
-use std::os::unix::net::UnixStream;
-
-use super::connect::Facts;
 
 /// Number of each request: none of the device is under way on the connection.
 const COOKIE: u64 = 0;
@@ -15,7 +14,7 @@ const COOKIE: u64 = 0;
 pub(super) struct Reader<'r> {
     pub(super) name: &'r str,
     pub(super) facts: Facts,
-    pub(super) stream: &'r UnixStream,
+    pub(super) wire: &'r Wire,
 }
 
 impl Reader<'_> {
@@ -23,10 +22,10 @@ impl Reader<'_> {
     fn read_units(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let (command, flags) = (Command::Read, CommandFlags::empty());
         let length = u32::try_from(buffer.len()).map_err(io::Error::other)?;
-        let mut stream = self.stream;
-        stream.write_all(&Request { flags, command, cookie: COOKIE, offset, length }.encode())?;
+        let mut wire = self.wire;
+        wire.write_all(&Request { flags, command, cookie: COOKIE, offset, length }.encode())?;
         let mut header = [0; SIMPLE_REPLY_BYTES];
-        stream.read_exact(&mut header)?;
+        wire.read_exact(&mut header)?;
         let reply = SimpleReply::decode(&header).map_err(io::Error::other)?;
         if let Some(error) = reply.error {
             return Err(io::Error::from_raw_os_error(error.number().cast_signed()));
@@ -34,7 +33,7 @@ impl Reader<'_> {
         if reply.cookie != COOKIE {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "an answer to no request"));
         }
-        stream.read_exact(buffer)
+        wire.read_exact(buffer)
     }
 }
 

@@ -4,10 +4,10 @@ use super::connect::{self, Facts};
 use super::job::Job;
 use super::link::{Link, Shared};
 use super::repeat::{Repeat, repeat};
+use super::wire::Wire;
 use crate::Buffer;
 use brindle_nbd::{Command, ExportFlags, ReplyError, SIMPLE_REPLY_BYTES, SimpleReply};
 use std::io::{self, Read};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ pub(super) fn run(shared: &Shared) {
 
 /// Reads answers as long as the connection lasts.
 fn receive(shared: &Shared, link: &Link) -> io::Result<std::convert::Infallible> {
-    link.stream.set_read_timeout(Some(shared.limits.tick()))?;
+    link.wire.set_read_timeout(shared.limits.tick())?;
     loop {
         let mut header = [0; SIMPLE_REPLY_BYTES];
         read_exact(shared, link, &mut header)?;
@@ -68,7 +68,7 @@ fn read_exact(shared: &Shared, link: &Link, buffer: &mut [u8]) -> io::Result<()>
     let mut filled = 0;
     let mut last = Instant::now();
     while filled < buffer.len() {
-        match (&link.stream).read(&mut buffer[filled..]) {
+        match (&link.wire).read(&mut buffer[filled..]) {
             Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server has left")),
             Ok(length) => {
                 filled += length;
@@ -113,7 +113,7 @@ fn reconnect(shared: &Shared, lost: &io::Error) -> Option<Arc<Link>> {
         }
         pause = (pause * 2).min(PAUSE_MAX);
         let attempt = connect::connect(&shared.uri, shared.limits.hang);
-        let (stream, facts) = match attempt {
+        let (wire, facts) = match attempt {
             Ok(connected) => connected,
             Err(error) => {
                 reason = error.to_string();
@@ -124,8 +124,8 @@ fn reconnect(shared: &Shared, lost: &io::Error) -> Option<Arc<Link>> {
             shared.fail(io::ErrorKind::InvalidData, why);
             return None;
         }
-        match repeat(shared, facts, &stream) {
-            Ok(()) => return resume(shared, stream),
+        match repeat(shared, facts, &wire) {
+            Ok(()) => return resume(shared, wire),
             Err(Repeat::Lost(error)) => reason = error.to_string(),
             Err(Repeat::NotOwn(why)) => {
                 let why = format!("the connection was lost, and nothing is written any more: {why}");
@@ -162,8 +162,8 @@ fn compare(before: &Facts, now: &Facts) -> Result<(), &'static str> {
 }
 
 /// Puts the connection in its place, and sends again what has no answer.
-fn resume(shared: &Shared, stream: UnixStream) -> Option<Arc<Link>> {
-    let link = Link::new(stream);
+fn resume(shared: &Shared, wire: Wire) -> Option<Arc<Link>> {
+    let link = Link::new(wire);
     let jobs: Vec<Arc<Job>> = {
         let mut state = shared.state();
         if state.is_over() {

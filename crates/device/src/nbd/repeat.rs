@@ -10,11 +10,11 @@ use super::connect::Facts;
 use super::job::Job;
 use super::link::Shared;
 use super::reader::Reader;
+use super::wire::Wire;
 use crate::{ReconnectError, ReconnectGuard};
 use brindle_nbd::{Command, CommandFlags, ReplyError, Request, SIMPLE_REPLY_BYTES, SimpleReply};
 use std::io::{self, Read, Write};
 use std::ops::Range;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -57,7 +57,7 @@ struct Piece {
 struct Repeater<'r> {
     shared: &'r Shared,
     facts: Facts,
-    stream: &'r UnixStream,
+    wire: &'r Wire,
     guard: Option<Arc<dyn ReconnectGuard>>,
     /// End of the consent, if it has one.
     until: Option<Instant>,
@@ -67,10 +67,10 @@ struct Repeater<'r> {
 
 /// Repeats the writes that may be lost. With a guard, makes those without an answer as well: it may be long since these were
 /// submitted.
-pub(super) fn repeat(shared: &Shared, facts: Facts, stream: &UnixStream) -> Result<(), Repeat> {
-    stream.set_read_timeout(Some(shared.limits.hang))?;
+pub(super) fn repeat(shared: &Shared, facts: Facts, wire: &Wire) -> Result<(), Repeat> {
+    wire.set_read_timeout(shared.limits.hang)?;
     let guard = shared.state().guard.clone();
-    let mut repeater = Repeater { shared, facts, stream, guard, until: None, has_written: false };
+    let mut repeater = Repeater { shared, facts, wire, guard, until: None, has_written: false };
     repeater.ask()?;
     let answered = shared.state().journal.writes();
     if let Some(error) = repeater.make(&answered, true)?.into_iter().flatten().next() {
@@ -94,7 +94,7 @@ impl Repeater<'_> {
     fn ask(&mut self) -> Result<(), Repeat> {
         let Some(guard) = &self.guard else { return Ok(()) };
         let begun = Instant::now();
-        let reader = Reader { name: &self.shared.name, facts: self.facts, stream: self.stream };
+        let reader = Reader { name: &self.shared.name, facts: self.facts, wire: self.wire };
         let consent = guard.admit(&reader).map_err(|error| match error {
             ReconnectError::Unreadable(error) => Repeat::Lost(io::Error::other(error)),
             ReconnectError::Refused { why } => Repeat::NotOwn(why),
@@ -155,15 +155,15 @@ impl Repeater<'_> {
     fn send(&mut self, number: usize, piece: &Piece, writes: &[Arc<Job>]) -> io::Result<()> {
         self.has_written = true;
         let request = Request { cookie: number as u64, ..piece.request };
-        let mut stream = self.stream;
-        stream.write_all(&request.encode())?;
-        stream.write_all(&writes[piece.write].payload[piece.payload.clone()])
+        let mut wire = self.wire;
+        wire.write_all(&request.encode())?;
+        wire.write_all(&writes[piece.write].payload[piece.payload.clone()])
     }
 
     /// Reads the next answer: that of one of the pieces, by its number.
     fn read_answer<'p>(&self, sent: &'p [Piece]) -> Result<(&'p Piece, Option<ReplyError>), Repeat> {
         let mut header = [0; SIMPLE_REPLY_BYTES];
-        (&*self.stream).read_exact(&mut header)?;
+        { self.wire }.read_exact(&mut header)?;
         let reply = SimpleReply::decode(&header).map_err(io::Error::other)?;
         let piece = usize::try_from(reply.cookie).ok().and_then(|number| sent.get(number));
         let piece = piece.ok_or_else(|| io::Error::other("an answer to no request"))?;

@@ -107,7 +107,7 @@ pub(super) fn serve(disk: &Arc<Forgetful>, socket: &Path) -> Server {
 
 pub(super) fn uri(socket: &Path, seconds: u64) -> NbdUri {
     let timeout = Some(Duration::from_secs(seconds));
-    NbdUri { address: NbdAddress::Unix(socket.to_owned()), export: "disk".to_owned(), timeout }
+    NbdUri { address: NbdAddress::Unix(socket.to_owned()), export: "disk".to_owned(), timeout, tls: None }
 }
 
 /// A directory, and the path of a socket in it.

@@ -3,3 +3,4 @@
 mod client;
 mod guarded;
 mod server;
+mod tls;

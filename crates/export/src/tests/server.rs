@@ -223,7 +223,7 @@ fn options_are_answered_in_any_order() {
     assert_eq!(client.option_reply().0, OptionReplyKind::Ack);
     for (kind, contents, expected) in [
         (OptionKind::List, &b"x"[..], OptionReplyKind::Invalid),
-        (OptionKind::StartTls, b"", OptionReplyKind::Unsupported),
+        (OptionKind::StartTls, b"", OptionReplyKind::Policy),
         (OptionKind::Other(11), b"", OptionReplyKind::Unsupported),
         (OptionKind::Go, &export_request("another"), OptionReplyKind::Unknown),
         (OptionKind::Go, b"\xff\xff\xff\xff", OptionReplyKind::Invalid),

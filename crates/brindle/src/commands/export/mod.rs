@@ -1,6 +1,7 @@
 //! `brindle export`: a device, or a file of a pool, shown to other programs over NBD.
 
 mod pool_file;
+mod tls;
 
 use crate::commands::path::PathOption;
 use crate::commands::pool::PoolOptions;
@@ -17,6 +18,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use tls::TlsOptions;
 
 const MANUAL: &str = "\
 THE SERVER
@@ -28,8 +30,16 @@ THE SERVER
   Holes of an image file are told (base:allocation).
 
   At most 32 clients are served at once. Of a unix socket they must belong to the user of the server.
-  A port is one of the loopback address: every user of this machine can connect. There is no TLS; other
-  machines come through a tunnel, such as `ssh -L`.
+  A port is one of the loopback address: every user of this machine can connect. Other machines come
+  through a tunnel, such as `ssh -L`, or a forwarder, with TLS.
+
+TLS
+  --tls-certificates names a directory with server-cert.pem and server-key.pem, as nbdkit and qemu have
+  it; keys have no password. A client that does not turn to TLS is then told that it must, and nothing
+  else; --tls=on serves it all the same, in the clear. With --tls-verify-peer a client needs a
+  certificate of the authority in ca-cert.pem that is not revoked by ca-crl.pem, if that is there; the
+  port of such a server is for holders of certificates alone. TLS 1.2 and 1.3; keys that both sides
+  share (PSK) are not supported. The files are read when the server starts.
 
   With --path, a file of a pool is shown, read-only, as it is when the server starts; the pool must not
   be written meanwhile. A subvolume is chosen by --subvol.
@@ -37,12 +47,14 @@ THE SERVER
 EXAMPLES
     brindle export --socket /run/disk.sock disk.img
     brindle export --port 10809 --read-only /dev/sdb
+    brindle export --port 10809 --tls-certificates /etc/pki/disks --tls-verify-peer /dev/sdb
     brindle export --socket /run/vm.sock --subvol snapshots/monday --path vm/disk.img a.img b.img
 
   In another terminal:
     nbdinfo 'nbd+unix:///?socket=/run/disk.sock'
     nbdcopy 'nbd+unix:///?socket=/run/disk.sock' copy.img
     qemu-img info nbd://127.0.0.1:10809
+    nbdinfo 'nbds://localhost/?tls-certificates=/etc/pki/client'
 
 EXIT STATUS
   0  ended by a signal, everything durable
@@ -69,6 +81,8 @@ pub(crate) struct ExportCommand {
     #[arg(short, long)]
     read_only: bool,
     #[command(flatten)]
+    tls: TlsOptions,
+    #[command(flatten)]
     path: PathOption,
     #[command(flatten)]
     pool: PoolOptions,
@@ -81,11 +95,13 @@ pub(crate) struct ExportCommand {
 pub(crate) fn run(command: &ExportCommand) -> Result<ExitCode> {
     // A signal must not kill us after the socket was made.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot wait for signals")?;
+    let encryption = command.tls.encryption()?;
     let export = open(command)?;
     let listener = match (&command.socket, command.port) {
         (Some(path), _) => Listener::unix(path)?,
         (None, port) => Listener::port(port.unwrap_or_default())?,
     };
+    let listener = listener.encrypted(encryption);
     let uri = listener.uri(&command.name).to_string();
     let server = Server::start(listener, export)?;
     logging::serve(uri.clone(), false)?;
