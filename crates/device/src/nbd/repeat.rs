@@ -143,8 +143,9 @@ impl Repeater<'_> {
                 sent += 1;
             }
             let (now, later) = rest.split_at(sent);
+            let mut waiting: Vec<Option<&Piece>> = now.iter().map(Some).collect();
             for _ in now {
-                let (piece, error) = self.read_answer(now)?;
+                let (piece, error) = self.read_answer(&mut waiting)?;
                 errors[piece.write] = errors[piece.write].or(error);
             }
             rest = later;
@@ -160,12 +161,15 @@ impl Repeater<'_> {
         wire.write_all(&writes[piece.write].payload[piece.payload.clone()])
     }
 
-    /// Reads the next answer: that of one of the pieces, by its number.
-    fn read_answer<'p>(&self, sent: &'p [Piece]) -> Result<(&'p Piece, Option<ReplyError>), Repeat> {
+    /// Reads the next answer, and takes the piece that it is of by its number.
+    fn read_answer<'p>(
+        &self,
+        waiting: &mut [Option<&'p Piece>],
+    ) -> Result<(&'p Piece, Option<ReplyError>), Repeat> {
         let mut header = [0; SIMPLE_REPLY_BYTES];
         { self.wire }.read_exact(&mut header)?;
         let reply = SimpleReply::decode(&header).map_err(io::Error::other)?;
-        let piece = usize::try_from(reply.cookie).ok().and_then(|number| sent.get(number));
+        let piece = usize::try_from(reply.cookie).ok().and_then(|number| waiting.get_mut(number)?.take());
         let piece = piece.ok_or_else(|| io::Error::other("an answer to no request"))?;
         match reply.error {
             Some(ReplyError::Shutdown) => Err(Repeat::Lost(io::ErrorKind::ConnectionAborted.into())),
@@ -208,4 +212,57 @@ fn independent(pieces: &[Piece]) -> usize {
         taken.push(own);
     }
     taken.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn piece(offset: u64, length: u32) -> Piece {
+        let (flags, command) = (CommandFlags::empty(), Command::Write);
+        Piece { request: Request { flags, command, cookie: 0, offset, length }, payload: 0..0, write: 0 }
+    }
+
+    fn job(command: Command, flags: CommandFlags, length: usize) -> Arc<Job> {
+        let payload = if command == Command::Write { vec![0; length] } else { Vec::new() };
+        let length = u32::try_from(length).expect("small");
+        let request = Request { flags, command, cookie: 7, offset: 1 << 30, length };
+        Arc::new(Job::new(request, payload, Instant::now() + Duration::from_secs(1), 0))
+    }
+
+    #[test]
+    fn pieces_are_independent_up_to_the_first_overlap() {
+        let count = |pieces: &[(u64, u32)]| {
+            independent(&pieces.iter().map(|(offset, length)| piece(*offset, *length)).collect::<Vec<_>>())
+        };
+        assert_eq!(count(&[(0, 8), (8, 8), (24, 8), (16, 8)]), 4);
+        assert_eq!(count(&[(0, 8), (7, 8), (100, 8)]), 1);
+        assert_eq!(count(&[(8, 8), (100, 8), (1, 8), (200, 8)]), 2);
+        assert_eq!(count(&[(8, 8), (100, 8), (10, 2)]), 2);
+        assert_eq!(count(&[(8, 8), (100, 8), (0, 200)]), 2);
+        let apart: Vec<(u64, u32)> = (0..100).map(|at| (at * 8, 8)).collect();
+        assert_eq!(count(&apart), PIECES_MAX);
+    }
+
+    #[test]
+    fn pieces_cover_a_write_and_have_to_be_quick_no_more() {
+        let flags = CommandFlags::FUA | CommandFlags::FAST_ZERO;
+        let write = job(Command::Write, CommandFlags::FUA, 2 * PIECE_BYTES_MAX + 5);
+        let pieces = pieces_of((3, &write), true);
+        let covered: Vec<_> =
+            pieces.iter().map(|piece| (piece.request.offset, piece.payload.clone())).collect();
+        let (one, two) = (PIECE_BYTES_MAX, 2 * PIECE_BYTES_MAX);
+        let at = |start: usize| (1 << 30) + start as u64;
+        assert_eq!(covered, [(at(0), 0..one), (at(one), one..two), (at(two), two..two + 5)]);
+        for piece in &pieces {
+            assert_eq!(piece.request.length as usize, piece.payload.len());
+            assert_eq!((piece.write, piece.request.flags), (3, CommandFlags::FUA));
+        }
+        let zeros = job(Command::WriteZeroes, flags, 1 << 20);
+        for (is_repeated, expected) in [(true, CommandFlags::FUA), (false, flags)] {
+            let [piece] = &pieces_of((0, &zeros), is_repeated)[..] else { panic!("one request") };
+            assert_eq!((piece.request.flags, piece.request.length), (expected, 1 << 20));
+        }
+    }
 }

@@ -9,18 +9,22 @@ use brindle_sim::Random;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-const SIZE: usize = 1 << 20;
+pub(super) const SIZE: usize = 1 << 20;
 pub(super) const BLOCK: usize = 4096;
 
 /// A disk in memory that loses what was not flushed when its power is cut.
 #[derive(Debug, Default)]
 pub(super) struct Forgetful {
     contents: Mutex<Contents>,
-    is_broken: AtomicBool,
+    pub(super) is_broken: AtomicBool,
+    /// True if space is not given back, so that zeros have to be written.
+    pub(super) keeps_space: AtomicBool,
+    /// Number of writes.
+    pub(super) writes: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -32,7 +36,7 @@ struct Contents {
 impl Forgetful {
     pub(super) fn new() -> Arc<Self> {
         let contents = Contents { durable: vec![0; SIZE], seen: vec![0; SIZE] };
-        Arc::new(Self { contents: Mutex::new(contents), is_broken: AtomicBool::new(false) })
+        Arc::new(Self { contents: Mutex::new(contents), ..Self::default() })
     }
 
     fn contents(&self) -> MutexGuard<'_, Contents> {
@@ -79,6 +83,7 @@ impl WritableDevice for Forgetful {
         }
         let at = usize::try_from(offset).expect("small");
         self.contents().seen[at..at + bytes.len()].copy_from_slice(bytes);
+        self.writes.fetch_add(1, SeqCst);
         Ok(())
     }
 
@@ -89,6 +94,9 @@ impl WritableDevice for Forgetful {
     }
 
     fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError> {
+        if self.keeps_space.load(SeqCst) {
+            return Ok(false);
+        }
         let at = usize::try_from(offset).expect("small");
         self.contents().seen[at..at + usize::try_from(length).expect("small")].fill(0);
         Ok(true)
@@ -278,7 +286,7 @@ fn export_that_is_another_one_after_a_restart_fails_the_device() {
 }
 
 /// A server by hand: takes the options of each client, and then does as `act` says.
-fn by_hand(socket: &Path, act: impl Fn(UnixStream) + Send + 'static) {
+pub(super) fn by_hand(socket: &Path, act: impl Fn(UnixStream) + Send + 'static) {
     let listener = UnixListener::bind(socket).expect("a socket");
     std::thread::spawn(move || {
         for client in listener.incoming() {

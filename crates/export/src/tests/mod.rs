@@ -2,5 +2,6 @@
 
 mod client;
 mod guarded;
+mod repeated;
 mod server;
 mod tls;
