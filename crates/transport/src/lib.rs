@@ -51,6 +51,8 @@ pub use operation::{
     MountOperation, NameOperation, NewNode, Operation, Request, WriteRequest,
 };
 pub use reply::{Attributes, Entry, Extended, FilesystemSpace, Listed, Opened, Reply, Time, kind};
+#[cfg(fuzzing)]
+pub use ring_threads::RingThread;
 pub use server::Server;
 pub use session::Session;
 pub use turns::{DeviceWaits, Pace};

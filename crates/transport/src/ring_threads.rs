@@ -205,3 +205,32 @@ impl<S: Server> Worker<S> {
         }
     }
 }
+
+/// A thread that serves the entry of a ring, without a ring: the fuzzer fills the entry as a kernel would, or never would.
+#[cfg(fuzzing)]
+pub struct RingThread<S> {
+    worker: Worker<S>,
+    slot: Option<Slot>,
+}
+
+#[cfg(fuzzing)]
+impl<S: Server> RingThread<S> {
+    /// A thread of a mount.
+    pub fn new(mount: &Arc<Channel>, server: &Arc<S>) -> Self {
+        let crew = Arc::new(Crew::new(1, 1, mount.write_bytes_max));
+        let slot = Some(crew.slot(0));
+        Self { worker: Worker::new(Arc::clone(mount), Arc::clone(server), crew), slot }
+    }
+
+    /// Serves a request whose head and payload are these, cut to what an entry has; what is missing is that of the answer before.
+    /// Returns the head and the payload of the answer.
+    pub fn serve(&mut self, head: &[u8], payload: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        let mut slot = self.slot.take().expect("the answer before was no late one");
+        slot.fill(head, payload);
+        let effects = Effects::new(Arc::clone(&self.worker.mount.interrupts));
+        let slot = self.worker.serve(slot, &effects).expect("the server answers at once");
+        let answer = slot.contents();
+        self.slot = Some(slot);
+        answer
+    }
+}

@@ -55,6 +55,25 @@ impl Slot {
         *self.head = head;
     }
 
+    /// Puts a request into it, cut to what it has room for.
+    #[cfg(fuzzing)]
+    pub(crate) fn fill(&mut self, head: &[u8], payload: &[u8]) {
+        let copy = |to: &mut [u8], from: &[u8]| {
+            let length = to.len().min(from.len());
+            to[..length].copy_from_slice(&from[..length]);
+        };
+        copy(self.head.as_mut_bytes(), head);
+        copy(&mut self.area[ROOM..], payload);
+        self.receive();
+    }
+
+    /// The head, and the payload as far as the head says.
+    #[cfg(fuzzing)]
+    pub(crate) fn contents(&self) -> (Vec<u8>, Vec<u8>) {
+        let length = usize::try_from(self.head.payload_bytes).expect("it fits");
+        (self.head.as_bytes().to_vec(), self.area[ROOM..][..length].to_vec())
+    }
+
     pub(crate) fn header(&self) -> InHeader {
         let (header, _) = InHeader::read_from_prefix(self.head.in_out.as_bytes()).expect("it has the room");
         header
