@@ -84,6 +84,8 @@ pub struct DeviceUsage {
     pub allocated_bytes: u64,
     /// Its class.
     pub class: PlacementClass,
+    /// Name and rank of its class among those that the owner has listed, if any are.
+    pub listed_class: Option<(String, u8)>,
     /// Allocated bytes by content and profile, and the number of stripes of the chunks.
     pub pieces: BTreeMap<(u64, usize), u64>,
 }
@@ -178,6 +180,7 @@ impl Usage {
                 slack_bytes: host::slack_bytes(&device.path, device.total_bytes),
                 allocated_bytes: 0,
                 class: device.class.0,
+                listed_class: (!pool.classes.is_empty()).then_some((device.class_name, device.rank)),
                 pieces: BTreeMap::new(),
                 path: device.path,
             })
@@ -300,6 +303,7 @@ fn plain_devices(mounted: &Mounted) -> Result<Vec<DeviceUsage>, AdminError> {
             slack_bytes: host::slack_bytes(&path, info.total_bytes),
             allocated_bytes: info.used_bytes,
             class: PlacementClass::default(),
+            listed_class: None,
             pieces: BTreeMap::new(),
             path,
         }

@@ -75,6 +75,7 @@ pub use brindle_device::before_wait;
 pub use brindle_ondisk::item::RootFlags;
 pub use brindle_ondisk::item::{Compression, FileType, InodeFlags, QgroupLimit, QgroupLimitFlags};
 pub use brindle_ondisk::{ObjectId, QgroupId, RootId};
+pub use brindle_policy::class::DeviceClasses;
 pub use brindle_policy::log::LogProfile;
 pub use brindle_policy::placement::{AllocationHint, PlacementClass, PlacementMode};
 pub use brindle_policy::writeback::{DestageSettings, WriteBackMode, WriteBackObstacle};

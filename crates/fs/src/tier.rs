@@ -15,8 +15,8 @@ use crate::core::Core;
 use crate::error::FsError;
 use crate::items::InodeItems;
 use brindle_policy::log::LogProfile;
-use brindle_policy::placement::PlacementClass;
-pub(crate) use brindle_policy::tier::files::{MARK as TIER, tier_of_mark};
+use brindle_policy::placement::{DataTier, PlacementClass};
+pub(crate) use brindle_policy::tier::files::MARK as TIER;
 use brindle_tree::PoolSettings;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TierWish {
     /// Its mark.
-    pub(crate) mark: Option<PlacementClass>,
+    pub(crate) mark: Option<DataTier>,
     /// Its length in bytes.
     pub(crate) size: u64,
     /// Files up to here count as small, in bytes.
@@ -34,15 +34,16 @@ pub(crate) struct TierWish {
 
 impl TierWish {
     /// Inputs that are the same for every tier.
-    pub(crate) const NONE: Self = Self { mark: Some(PlacementClass::Bulk), size: 0, limit: 0 };
+    pub(crate) const NONE: Self =
+        Self { mark: Some(DataTier { side: PlacementClass::Bulk, rank: None }), size: 0, limit: 0 };
 
     /// The tier of data of which `written` bytes are written now, and take `stored` bytes of the devices.
-    pub(crate) fn tier(&self, written: u64, stored: u64) -> PlacementClass {
+    pub(crate) fn tier(&self, written: u64, stored: u64) -> DataTier {
         // The compressed length of the whole is known only when all of it is written now.
         let kept = if written >= self.size { stored.min(self.size) } else { self.size };
         let by_length =
             if kept <= self.limit && self.limit > 0 { PlacementClass::Fast } else { PlacementClass::Bulk };
-        self.mark.unwrap_or(by_length)
+        self.mark.unwrap_or(by_length.into())
     }
 }
 
@@ -92,10 +93,10 @@ impl Tiers {
         if !self.core.pool().has_tiers() {
             return Ok(TierWish::NONE);
         }
-        let mark = self.items.xattr(file, TIER)?.and_then(|value| tier_of_mark(&value));
+        let mark = self.items.xattr(file, TIER)?.and_then(|value| self.core.pool().tier_named(&value));
         if !self.core.pool().has_fast_data_tier() {
             // What can't stay on fast devices may still wait there.
-            let mark = mark.filter(|mark| *mark == PlacementClass::Bulk);
+            let mark = mark.filter(|mark| mark.side == PlacementClass::Bulk);
             return Ok(TierWish { mark, size, limit: 0 });
         }
         Ok(TierWish { mark, size, limit: self.small_file_bytes() })
@@ -109,18 +110,20 @@ mod tests {
 
     #[test]
     fn the_mark_counts_more_than_the_length() {
-        let wish = |mark, size| TierWish { mark, size, limit: 100 };
-        assert_eq!(wish(None, 100).tier(100, 4096), Fast);
-        assert_eq!(wish(None, 101).tier(101, 4096), Bulk);
-        assert_eq!(wish(Some(Bulk), 100).tier(100, 4096), Bulk);
-        assert_eq!(wish(Some(Fast), 1000).tier(100, 4096), Fast);
+        let wish = |mark: Option<DataTier>, size| TierWish { mark, size, limit: 100 };
+        assert_eq!(wish(None, 100).tier(100, 4096), Fast.into());
+        assert_eq!(wish(None, 101).tier(101, 4096), Bulk.into());
+        assert_eq!(wish(Some(Bulk.into()), 100).tier(100, 4096), Bulk.into());
+        assert_eq!(wish(Some(Fast.into()), 1000).tier(100, 4096), Fast.into());
+        let smr = DataTier { side: Bulk, rank: Some(3) };
+        assert_eq!(wish(Some(smr), 100).tier(100, 4096), smr);
     }
 
     #[test]
     fn the_compressed_length_of_a_whole_file_counts() {
         let wish = TierWish { mark: None, size: 10_000, limit: 4096 };
-        assert_eq!(wish.tier(12_288, 4096), Fast, "all of it is seen");
-        assert_eq!(wish.tier(8192, 4096), Bulk, "who knows what the rest comes to");
-        assert_eq!(TierWish { limit: 0, ..wish }.tier(12_288, 0), Bulk, "no limit, no small files");
+        assert_eq!(wish.tier(12_288, 4096), Fast.into(), "all of it is seen");
+        assert_eq!(wish.tier(8192, 4096), Bulk.into(), "who knows what the rest comes to");
+        assert_eq!(TierWish { limit: 0, ..wish }.tier(12_288, 0), Bulk.into(), "no limit, no small files");
     }
 }

@@ -4,6 +4,7 @@
 
 pub mod balance;
 pub mod cache;
+pub mod class;
 pub mod defragment;
 pub mod log;
 pub mod placement;

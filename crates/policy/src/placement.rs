@@ -10,6 +10,10 @@
 //! given data, `DATA_ONLY` never metadata. One such hint makes all of them count, for `DATA_PREFERRED`, which is 0, is a
 //! hint too. Only `NO_NEW_CHUNKS` says nothing about other devices; and it holds in every mode.
 //!
+//! Within a class of either kind, devices have ranks where the owner has named [classes](crate::class): the lowest ranks that are
+//! enough come first. Content that has to lie on the other side takes what is nearest: metadata the lowest rank of the bulk side,
+//! data the highest of the fast side.
+//!
 //! Data that is to be at hand quickly has chunks of its own, of the *fast tier*: chunks whose stripes all lie on devices
 //! that rather hold metadata. That is all there is to them, so that a pool need store nothing about it.
 
@@ -33,7 +37,7 @@ const GIB: u64 = 1 << 30;
 const LARGE_POOL_BYTES: u64 = 50 * GIB;
 
 /// Class of a device, for placement.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PlacementClass {
     /// Flash: metadata belongs here.
     Fast,
@@ -61,6 +65,57 @@ impl fmt::Display for PlacementClass {
     }
 }
 
+/// Devices that data is to lie on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct DataTier {
+    /// Their side.
+    pub side: PlacementClass,
+    /// Rank of their class; `None` for any of the side.
+    pub rank: Option<u8>,
+}
+
+impl From<PlacementClass> for DataTier {
+    fn from(side: PlacementClass) -> Self {
+        Self { side, rank: None }
+    }
+}
+
+impl DataTier {
+    /// Worth of a tier where data has several owners, of which the best counts: the fast side before the bulk side; on the fast side the
+    /// fastest class, and no wish behind all of them; on the bulk side no wish before all classes but the first.
+    pub fn worth(self, first_bulk_rank: u8) -> u16 {
+        const FAST: u16 = 1 << 10;
+        const BULK: u16 = 1 << 9;
+        let from_the_end = |rank: u8| u16::from(u8::MAX - rank);
+        match (self.side, self.rank) {
+            (PlacementClass::Fast, Some(rank)) => FAST + 1 + from_the_end(rank),
+            (PlacementClass::Fast, None) => FAST,
+            (PlacementClass::Bulk, Some(rank)) if rank <= first_bulk_rank => BULK + 1,
+            (PlacementClass::Bulk, None) => BULK,
+            (PlacementClass::Bulk, Some(rank)) => from_the_end(rank),
+        }
+    }
+}
+
+/// Ranks of devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ranks {
+    /// The lowest, which is the fastest.
+    pub first: u8,
+    /// The highest.
+    pub last: u8,
+}
+
+impl Ranks {
+    /// Every rank.
+    pub const ALL: Self = Self { first: 0, last: u8::MAX };
+
+    /// Returns true if a rank is one of them.
+    pub const fn contains(self, rank: u8) -> bool {
+        self.first <= rank && rank <= self.last
+    }
+}
+
 /// Weight of the preference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PlacementMode {
@@ -82,6 +137,8 @@ pub struct DeviceSummary {
     pub class: PlacementClass,
     /// Stored hint.
     pub hint: AllocationHint,
+    /// Rank of its class, 0 for the fastest.
+    pub rank: u8,
     /// Its longest free range, in bytes.
     pub max_available_bytes: u64,
     /// All of its free space, in bytes.
@@ -99,6 +156,8 @@ pub struct ChunkRequest {
     pub mode: PlacementMode,
     /// Tier of a data chunk. One for the fast tier lies on fast devices, or nowhere.
     pub tier: PlacementClass,
+    /// Ranks that the devices may have, where there is a preference.
+    pub ranks: Ranks,
     /// The most that one stripe may take, in bytes.
     pub max_stripe_bytes: u64,
     /// The most that the logical range may be, in bytes.
@@ -199,8 +258,10 @@ impl ChunkRequest {
     }
 }
 
-/// Rank of a device; the smaller, the better.
-type Rank = u8;
+/// Suitability of a device by its hint; the smaller, the better.
+type Suitability = u8;
+/// Place of a device in the order of preference: its suitability, and then its rank.
+type Preference = (Suitability, u8);
 
 /// Returns true if hints count, rather than classes.
 fn has_hints(devices: &[DeviceSummary]) -> bool {
@@ -256,7 +317,7 @@ impl Fit {
 pub fn room_at_best(devices: &[DeviceSummary], request: &ChunkRequest) -> u64 {
     let has_hints = has_hints(devices);
     let is_suitable = |device: &&DeviceSummary| {
-        rank(hint_of(device, has_hints), request).is_some_and(|rank| rank < UNSUITABLE)
+        suitability(hint_of(device, has_hints), request).is_some_and(|found| found < UNSUITABLE)
     };
     let mode = match Fit::of(request.profile, devices.iter().filter(is_suitable).count()) {
         Fit::Copies(copies) => {
@@ -301,9 +362,8 @@ fn room(devices: &[DeviceSummary], request: &ChunkRequest, is_good: &dyn Fn(&Chu
 
 /// Tier of an extent of data that several files share: the best that one of them asks for counts, or else a free copy
 /// in a slow directory would slow down the original.
-pub fn tier_of_owners(owners: impl IntoIterator<Item = PlacementClass>) -> PlacementClass {
-    let is_wanted = owners.into_iter().any(|tier| tier == PlacementClass::Fast);
-    if is_wanted { PlacementClass::Fast } else { PlacementClass::Bulk }
+pub fn tier_of_owners(owners: impl IntoIterator<Item = DataTier>, first_bulk_rank: u8) -> DataTier {
+    owners.into_iter().max_by_key(|tier| tier.worth(first_bulk_rank)).unwrap_or_default()
 }
 
 /// Bytes that new chunks of the fast tier may take of the unallocated space of a fast device: a quarter of the device
@@ -324,18 +384,18 @@ pub fn place_chunk(devices: &[DeviceSummary], request: &ChunkRequest) -> Result<
     let has_hints = has_hints(devices);
     let has_room = |device: &&DeviceSummary| device.max_available_bytes >= request.least_free();
     let roomy: Vec<&DeviceSummary> = devices.iter().filter(has_room).collect();
-    let ranked =
-        roomy.iter().filter_map(|device| Some((rank(hint_of(device, has_hints), request)?, *device)));
-    let mut candidates: Vec<(Rank, &DeviceSummary)> = ranked.collect();
-    candidates.sort_by_key(|(rank, device)| {
-        (*rank, Reverse(device.max_available_bytes), Reverse(device.total_available_bytes), device.devid)
+    let preferred =
+        roomy.iter().filter_map(|device| Some((preference(device, has_hints, request)?, *device)));
+    let mut candidates: Vec<(Preference, &DeviceSummary)> = preferred.collect();
+    candidates.sort_by_key(|(place, device)| {
+        (*place, Reverse(device.max_available_bytes), Reverse(device.total_available_bytes), device.devid)
     });
     let needed = usize::from(request.attributes().devs_min);
     let (usable, excluded) = (candidates.len(), roomy.len() - candidates.len());
     // The fewest groups that are enough; what lies behind them is not looked at.
     if let Some((enough, _)) = candidates.get(needed.saturating_sub(1)) {
         let enough = *enough;
-        candidates.retain(|(rank, _)| *rank <= enough);
+        candidates.retain(|(place, _)| *place <= enough);
     }
     let devices = choose(&candidates, request);
     if devices.is_empty() {
@@ -344,11 +404,22 @@ pub fn place_chunk(devices: &[DeviceSummary], request: &ChunkRequest) -> Result<
     Ok(plan(&devices, request))
 }
 
-/// The rank of devices that rather hold what is not wanted.
-const UNSUITABLE: Rank = 3;
+/// Of devices that rather hold what is not wanted.
+const UNSUITABLE: Suitability = 3;
+
+/// Place of a device in the order of preference; `None` if it may not hold such a chunk.
+fn preference(device: &DeviceSummary, has_hints: bool, request: &ChunkRequest) -> Option<Preference> {
+    let found = suitability(hint_of(device, has_hints), request)?;
+    if !request.has_preference() {
+        return Some((found, 0));
+    }
+    let is_data = request.content.contains(BlockGroupType::DATA);
+    let rank = if is_data && found == UNSUITABLE { u8::MAX - device.rank } else { device.rank };
+    request.ranks.contains(device.rank).then_some((found, rank))
+}
 
 /// `None` if a device with this hint may not hold such a chunk.
-fn rank(hint: AllocationHint, request: &ChunkRequest) -> Option<Rank> {
+fn suitability(hint: AllocationHint, request: &ChunkRequest) -> Option<Suitability> {
     use AllocationHint::{
         DataOnly, DataPreferred, Indifferent, MetadataOnly, MetadataPreferred, NoNewChunks,
     };
@@ -362,7 +433,7 @@ fn rank(hint: AllocationHint, request: &ChunkRequest) -> Option<Rank> {
     if is_data && request.tier == PlacementClass::Fast {
         return (hint == MetadataPreferred).then_some(0);
     }
-    let rank = match (is_data, hint) {
+    let found = match (is_data, hint) {
         (true, MetadataOnly) | (false, DataOnly) | (_, NoNewChunks) => return None,
         // A device for this alone comes before one that would rather hold this.
         (true, DataOnly) | (false, MetadataOnly) => 0,
@@ -370,14 +441,14 @@ fn rank(hint: AllocationHint, request: &ChunkRequest) -> Option<Rank> {
         (_, Indifferent) => 2,
         (true, MetadataPreferred) | (false, DataPreferred) => UNSUITABLE,
     };
-    (rank < UNSUITABLE || request.mode != PlacementMode::Strict).then_some(rank)
+    (found < UNSUITABLE || request.mode != PlacementMode::Strict).then_some(found)
 }
 
 /// Choice of the profile's number of candidates, from the first on; none if they are too few.
 fn choose<'a>(
-    candidates: &[(Rank, &'a DeviceSummary)],
+    candidates: &[(Preference, &'a DeviceSummary)],
     request: &ChunkRequest,
-) -> Vec<(Rank, &'a DeviceSummary)> {
+) -> Vec<(Preference, &'a DeviceSummary)> {
     let attributes = request.attributes();
     let mut count = candidates.len().min(usize::from(request.max_stripes / attributes.dev_stripes));
     if attributes.devs_max > 0 {
@@ -391,7 +462,7 @@ fn choose<'a>(
 }
 
 /// The geometry, on devices that are enough.
-fn plan(devices: &[(Rank, &DeviceSummary)], request: &ChunkRequest) -> ChunkPlan {
+fn plan(devices: &[(Preference, &DeviceSummary)], request: &ChunkRequest) -> ChunkPlan {
     let attributes = request.attributes();
     let dev_stripes = u64::from(attributes.dev_stripes);
     let stripes = devices.len() as u64 * dev_stripes;
@@ -405,14 +476,14 @@ fn plan(devices: &[(Rank, &DeviceSummary)], request: &ChunkRequest) -> ChunkPlan
         // What is too short to be worth having is worse than what is longer than asked.
         .max(least);
     let stripe_bytes = stripe_bytes - stripe_bytes % STRIP_BYTES;
-    let twice = |device: &(Rank, &DeviceSummary)| {
+    let twice = |device: &(Preference, &DeviceSummary)| {
         std::iter::repeat_n(device.1.devid, usize::from(attributes.dev_stripes))
     };
     ChunkPlan {
         stripes: devices.iter().flat_map(twice).collect(),
         stripe_bytes,
         chunk_bytes: stripe_bytes * columns,
-        spilled: devices.iter().filter(|(rank, _)| *rank == UNSUITABLE).count(),
+        spilled: devices.iter().filter(|((found, _), _)| *found == UNSUITABLE).count(),
     }
 }
 

@@ -13,6 +13,9 @@
 //!   `dup` and `raid0` need one device.)
 //! - Data has no preference either: a copy on the bulk device saves no room on the fast one.
 //!
+//! Where the owner has listed several [classes](crate::class) of fast devices, metadata belongs on the fastest of them that have as many
+//! devices as the profile needs, all together; if there are too few fast devices, all of them count, as above.
+//!
 //! # The walk
 //!
 //! 1. The caller gathers the facts (the command line by `admin` from a mounted pool, by `tree` from one that is not):
@@ -47,6 +50,7 @@ pub mod strips;
 mod tests;
 pub mod watch;
 
+use crate::class::DeviceClasses;
 use crate::log::{LogDevice, LogEverywhere, LogPlacement, LogProfile, bulk_before_fast, log_placement};
 use crate::placement::{AllocationHint, Fit, PlacementClass};
 use brindle_interval::gaps;
@@ -164,6 +168,8 @@ pub struct TierDevice {
     pub devid: DevId,
     /// Its class.
     pub class: PlacementClass,
+    /// Rank of its class among those that the owner has listed.
+    pub rank: u8,
     /// Its size as the pool has it, in bytes.
     pub total_bytes: u64,
 }
@@ -220,9 +226,13 @@ pub struct TierPool {
     pub devices: Vec<TierDevice>,
     /// Its chunks.
     pub chunks: Vec<TierChunk>,
+    /// Classes that the owner has listed.
+    pub classes: DeviceClasses,
     /// True if brindle places new chunks and moves misplaced ones, and not the kernel: then nothing has to be fenced,
     /// and data on fast devices alone is well placed, for it is that of small files.
     pub is_ours: bool,
+    /// True if ranks make no difference to metadata: what is misplaced by them has no room.
+    pub is_by_side: bool,
 }
 
 impl TierPool {
@@ -230,6 +240,86 @@ impl TierPool {
     pub fn class(&self, devid: DevId) -> PlacementClass {
         let device = self.devices.iter().find(|device| device.devid == devid);
         device.map_or(PlacementClass::Bulk, |device| device.class)
+    }
+
+    /// Rank of a device.
+    pub fn rank(&self, devid: DevId) -> u8 {
+        self.devices.iter().find(|device| device.devid == devid).map_or(0, |device| device.rank)
+    }
+
+    /// Name of a device's class.
+    pub fn class_name(&self, devid: DevId) -> String {
+        match self.classes.is_empty() {
+            true => self.class(devid).to_string(),
+            false => self.classes.name(self.rank(devid)),
+        }
+    }
+
+    /// The pool, if what is misplaced has room by the ranks of fast devices; else the same, with all fast devices of one rank.
+    #[must_use]
+    pub fn settled(self) -> Self {
+        let is_fast = |device: &&TierDevice| device.class == PlacementClass::Fast;
+        let fastest = self.devices.iter().filter(is_fast).map(|device| device.rank).min().unwrap_or(0);
+        if self.devices.iter().filter(is_fast).all(|device| device.rank == fastest) {
+            return self;
+        }
+        let refusals = plan::plan(&self, plan::Wanted { metadata: true, data: false }).refusals;
+        if refusals.is_empty() { self } else { self.by_side() }
+    }
+
+    /// The same, with all fast devices of one rank for metadata.
+    #[must_use]
+    fn by_side(mut self) -> Self {
+        self.is_by_side = true;
+        self
+    }
+
+    /// The highest rank of the fast devices that hold metadata of a profile.
+    fn metadata_rank_max(&self, profile: Profile) -> u8 {
+        let fast = self.devices.iter().filter(|device| device.class == PlacementClass::Fast);
+        let mut ranks: Vec<u8> = fast.map(|device| device.rank).collect();
+        ranks.sort_unstable();
+        let enough = usize::from(profile.attributes().devs_min).saturating_sub(1);
+        ranks.get(enough).copied().filter(|_| !self.is_by_side).unwrap_or(u8::MAX)
+    }
+
+    /// Devices on which a chunk of a kind is on the class of its content, each with true, and all others.
+    fn suited(&self, content: Content, profile: Profile) -> impl Iterator<Item = (&TierDevice, bool)> {
+        let rank_max = self.metadata_rank_max(profile);
+        self.devices.iter().map(move |device| {
+            let is_near = content == Content::Data || device.rank <= rank_max;
+            (
+                device,
+                content.class() == Some(device.class) && (device.class == PlacementClass::Bulk || is_near),
+            )
+        })
+    }
+
+    /// Devices that count as of a class for chunks of a kind: of fast devices, those that such metadata does not belong on count as
+    /// bulk.
+    pub fn devices_for(&self, kind: BlockGroupType, class: PlacementClass) -> Vec<&TierDevice> {
+        let (content, profile) = (Content::of(kind), kind.profile().unwrap_or(Profile::Single));
+        let counts_as = |device: &TierDevice, is_suited: bool| match content.class() {
+            Some(PlacementClass::Fast) if is_suited => PlacementClass::Fast,
+            Some(PlacementClass::Fast) => PlacementClass::Bulk,
+            Some(PlacementClass::Bulk) | None => device.class,
+        };
+        let devices = self
+            .suited(content, profile)
+            .filter(|(device, is_suited)| counts_as(device, *is_suited) == class);
+        devices.map(|(device, _)| device).collect()
+    }
+
+    /// Name of the devices that chunks of a kind go to, in words.
+    pub fn target_name(&self, kind: BlockGroupType) -> String {
+        let (content, profile) = (Content::of(kind), kind.profile().unwrap_or(Profile::Single));
+        let Some(class) = content.class() else { return "any".to_owned() };
+        if self.classes.is_empty() || class == PlacementClass::Bulk || self.is_by_side {
+            return class.to_string();
+        }
+        let suited = self.suited(content, profile).filter(|(_, is_suited)| *is_suited);
+        let ranks: BTreeSet<u8> = suited.map(|(device, _)| device.rank).collect();
+        ranks.into_iter().map(|rank| self.classes.name(rank)).collect::<Vec<_>>().join(" and ")
     }
 
     /// Devices, as far as logs go.
@@ -292,7 +382,8 @@ impl TierPool {
 
     /// The part of a chunk that the devices of its content's class can hold.
     pub fn fit(&self, content: Content, profile: Profile) -> Fit {
-        match content.class().map(|class| Fit::of(profile, self.count(class))) {
+        let suited = self.suited(content, profile).filter(|(_, is_suited)| *is_suited).count();
+        match content.class().map(|_| Fit::of(profile, suited)) {
             None => Fit::Nothing,
             // Half of the data on a disk saves no room on the SSD, and speeds nothing up.
             Some(Fit::Copies(_)) if content == Content::Data => Fit::Nothing,
@@ -313,7 +404,8 @@ impl TierPool {
             Fit::Copies(copies) => copies,
             Fit::Nothing => 0,
         };
-        let found = devices.iter().filter(|devid| chunk.content().class() == Some(self.class(**devid)));
+        let suited = self.suited(chunk.content(), chunk.profile());
+        let found = suited.filter(|(device, is_suited)| *is_suited && devices.contains(&device.devid));
         wanted.saturating_sub(found.count())
     }
 
@@ -324,6 +416,11 @@ impl TierPool {
         }
         let pieces = u64::from(chunk.profile().attributes().dev_stripes);
         self.devices_short(chunk) as u64 * pieces * chunk.stripe_bytes()
+    }
+
+    /// Rank of a chunk's slowest device.
+    pub fn chunk_rank(&self, chunk: &TierChunk) -> u8 {
+        chunk.stripes.iter().map(|stripe| self.rank(stripe.devid)).max().unwrap_or(0)
     }
 
     /// Returns true if a chunk holds data of small files, and marked data.

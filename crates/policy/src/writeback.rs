@@ -1,7 +1,7 @@
 //! Write-back: data that a sync makes durable lies on fast devices at first, and is *destaged* to bulk devices later, in
 //! long runs. The decisions: which pools can have it, and when to destage.
 
-use crate::placement::PlacementClass;
+use crate::placement::{DataTier, PlacementClass};
 use brindle_ondisk::Profile;
 use std::fmt;
 use std::str::FromStr;
@@ -135,15 +135,18 @@ pub enum DataPlace {
     Bulk,
     /// Data chunks on fast devices: small and marked files.
     Fast,
+    /// Data chunks on devices of a class, which are of this side and rank.
+    Class(PlacementClass, u8),
     /// Data chunks on fast devices, until it is destaged.
     WriteBack,
 }
 
-impl From<PlacementClass> for DataPlace {
-    fn from(class: PlacementClass) -> Self {
-        match class {
-            PlacementClass::Fast => Self::Fast,
-            PlacementClass::Bulk => Self::Bulk,
+impl From<DataTier> for DataPlace {
+    fn from(DataTier { side, rank }: DataTier) -> Self {
+        match (side, rank) {
+            (side, Some(rank)) => Self::Class(side, rank),
+            (PlacementClass::Fast, None) => Self::Fast,
+            (PlacementClass::Bulk, None) => Self::Bulk,
         }
     }
 }

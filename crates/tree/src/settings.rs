@@ -3,8 +3,9 @@
 
 use crate::error::TreeError;
 use crate::store::Store;
-use brindle_ondisk::item::{LogSettingsItem, PoolSettingsItem};
+use brindle_ondisk::item::{DeviceClassesHeader, LogSettingsItem, PoolSettingsItem};
 use brindle_ondisk::{Item, RootId};
+use brindle_policy::class::{ClassesProblem, DeviceClasses};
 use brindle_policy::log::LogProfile;
 
 /// Permanent settings of a pool.
@@ -42,4 +43,14 @@ pub(crate) fn stored_log_profile(store: &Store) -> Result<LogProfile, TreeError>
         Err(defect) => Err(TreeError::item(RootId::DEV_TREE, key, defect)),
     })?;
     Ok(found.transpose()?.unwrap_or_default())
+}
+
+/// Classes of devices that are stored in the pool, or the reason for which they can't be understood.
+///
+/// # Errors
+/// A device tree that can't be read.
+pub(crate) fn stored_classes(store: &Store) -> Result<Result<DeviceClasses, ClassesProblem>, TreeError> {
+    let tree = store.tree(RootId::DEV_TREE)?;
+    let found = store.with_item(&tree, &DeviceClassesHeader::KEY, DeviceClasses::decode)?;
+    Ok(found.unwrap_or_else(|| Ok(DeviceClasses::default())))
 }

@@ -1,6 +1,7 @@
 //! Messages of ioctls, in the machine's own byte order.
 
 mod balance;
+mod classes;
 mod defragment;
 mod device;
 mod log;
@@ -17,6 +18,7 @@ pub use balance::{
     BALANCE_FORCE, BALANCE_REPORT_NONE, BALANCE_REPORT_PAUSED, BALANCE_REPORT_RUNNING, BALANCE_RESUME,
     BALANCE_STOP_CANCEL, BALANCE_STOP_PAUSE, BalanceReport, BalanceStart,
 };
+pub use classes::{CLASSES_BYTES, ClassesRequest};
 pub use defragment::{
     CONTENTS_COMPRESS, CONTENTS_END, CONTENTS_UNSHARE, ContentsPart, DEFRAGMENT_POOL, DefragmentPiece,
     KERNEL_COMPRESS, KernelDefragment,

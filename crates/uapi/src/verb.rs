@@ -4,12 +4,13 @@
 //! the pace, and the effect. A new verb is a row here and a handler in the server's table (`fuse/src/operations/verbs.rs`).
 
 use crate::message::{
-    Balance, BalanceReport, BalanceStart, CommitsReport, ContentsPart, DefragmentPiece, DeviceInfo,
-    DeviceReport, DeviceStart, DeviceStatistics, ExtendedFlags, FilesystemInfo, HintRequest, InodeLookup,
-    KernelDefragment, KernelReplace, KernelScrub, Label, LogReport, QgroupAssign, QgroupCreate, QgroupLimits,
-    QuotaControl, QuotaRescan, ReadOnlyReason, ReadsPage, RecordPage, ScrubLimit, ScrubPage, ScrubStart,
-    ServerInfo, Setting, SnapshotRequest, SpaceList, SpacePage, SubvolumeInfo, SubvolumePage, TrafficPage,
-    TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2, WriteBackReport, WriteBackRequest,
+    Balance, BalanceReport, BalanceStart, ClassesRequest, CommitsReport, ContentsPart, DefragmentPiece,
+    DeviceInfo, DeviceReport, DeviceStart, DeviceStatistics, ExtendedFlags, FilesystemInfo, HintRequest,
+    InodeLookup, KernelDefragment, KernelReplace, KernelScrub, Label, LogReport, QgroupAssign, QgroupCreate,
+    QgroupLimits, QuotaControl, QuotaRescan, ReadOnlyReason, ReadsPage, RecordPage, ScrubLimit, ScrubPage,
+    ScrubStart, ServerInfo, Setting, SnapshotRequest, SpaceList, SpacePage, SubvolumeInfo, SubvolumePage,
+    TrafficPage, TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2, WriteBackReport,
+    WriteBackRequest,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -364,6 +365,8 @@ verbs! {
     ReportLog: brindle(26), Asks(LogReport), Brindle, Judged, Quick, Nothing;
     /// Limits a quota group, as [`LimitQgroup`], whose argument FUSE does not pass on.
     LimitQuotaGroup: brindle(27), Tells(QgroupLimits), Brindle, Administrator, Slow, Change;
+    /// Stores other classes of devices.
+    SetClasses: brindle(28), Tells(ClassesRequest), Brindle, Administrator, Slow, Change;
     /// A setting of the mount, by its name.
     GetSetting: brindle(30), Exchanges(Setting), Brindle, Judged, Quick, Nothing;
     /// Changes a setting of the mount.

@@ -4,7 +4,7 @@ use super::{DeviceHealth, GroupHealth, RoomHealth, SpaceHealth};
 use crate::sysfs;
 use brindle_ondisk::{BlockGroupType, Profile, Uuid};
 use brindle_policy::placement::{
-    AllocationHint, ChunkRequest, DeviceSummary, PlacementClass, PlacementMode, room_for,
+    AllocationHint, ChunkRequest, DeviceSummary, PlacementClass, PlacementMode, Ranks, room_for,
 };
 use brindle_tree::{SpaceSummary, Spread};
 use brindle_uapi::message::SpaceReport;
@@ -97,6 +97,7 @@ fn room_in_new_chunks(kind: BlockGroupType, devices: &[DeviceHealth]) -> u64 {
             devid: device.devid,
             class: PlacementClass::Bulk,
             hint: AllocationHint::default(),
+            rank: 0,
             max_available_bytes: free,
             total_available_bytes: free,
         }
@@ -106,6 +107,7 @@ fn room_in_new_chunks(kind: BlockGroupType, devices: &[DeviceHealth]) -> u64 {
         profile: kind.profile().unwrap_or(Profile::Single),
         mode: PlacementMode::Classic,
         tier: PlacementClass::Bulk,
+        ranks: Ranks::ALL,
         max_stripe_bytes: u64::MAX / 2,
         max_chunk_bytes: u64::MAX / 2,
         min_stripe_bytes: MIN_STRIPE_BYTES,

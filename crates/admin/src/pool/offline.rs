@@ -209,7 +209,8 @@ pub fn inventory(pool: &Pool) -> Result<Inventory, TreeError> {
             .collect(),
         is_write_back: waiting.contains(&chunk.start),
     });
-    Ok(Inventory { fsid: pool.superblock().fsid, devices: devices.collect(), chunks: chunks.collect() })
+    let (fsid, classes) = (pool.superblock().fsid, pool.stored_classes()?);
+    Ok(Inventory { fsid, devices: devices.collect(), chunks: chunks.collect(), classes })
 }
 
 /// Allocation hints in the pool (`dev_item.type`).

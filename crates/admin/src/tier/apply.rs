@@ -180,7 +180,7 @@ impl Work<'_> {
         let inventory = self.fences.unfenced(self.mounted.inventory()?);
         let pool = (self.classify)(&inventory);
         let fences = match chunk.open {
-            0 => fences(&pool, pass.target.other()),
+            0 => fences(&pool, chunk.kind, pass.target.other()),
             _ => fences_for(&pool, chunk.kind),
         };
         if self.fences.stand_around(&fences) {
@@ -193,10 +193,11 @@ impl Work<'_> {
     /// A pass that moves nothing to where it belongs, but what lies highest on the devices that are fenced for the first pass of a
     /// plan, into holes: the next fence leaves less of them. None if that can't help.
     fn squeeze(&self, plan: &Plan, inventory: &Inventory) -> Option<Pass> {
-        let (pool, target) = ((self.classify)(inventory), plan.passes.first()?.target);
-        let class = target.other();
-        let moves = highest(&pool, class);
-        let pass = Pass { target, moves, fences: fences(&pool, class), holds: false };
+        let (pool, first) = ((self.classify)(inventory), plan.passes.first()?);
+        let (kind, class) = (first.moves.first()?.kind, first.target.other());
+        let moves = highest(&pool, kind, class);
+        let fences = fences(&pool, kind, class);
+        let pass = Pass { moves, fences, holds: false, ..first.clone() };
         (!pass.moves.is_empty()).then_some(pass)
     }
 
@@ -291,6 +292,7 @@ mod tests {
         };
         let pass = |(target, chunks): &(_, u64)| Pass {
             target: *target,
+            target_name: target.to_string(),
             moves: (0..*chunks).map(chunk).collect(),
             fences: Vec::new(),
             holds: true,

@@ -23,6 +23,10 @@ pub struct ClassifiedDevice {
     pub stored: u64,
     /// Its class, and the reason for it.
     pub class: (PlacementClass, ClassReason),
+    /// Name of its class, which is that of the side where the owner has listed none.
+    pub class_name: String,
+    /// Rank of the class, 0 for the fastest.
+    pub rank: u8,
 }
 
 /// Devices of an inventory with their classes, and the pool that decisions are made about. `chosen` are classes that the user
@@ -33,7 +37,8 @@ pub fn classified(
     chosen: &HashMap<DevId, PlacementClass>,
     served: &HashMap<DevId, PlacementClass>,
 ) -> (Vec<ClassifiedDevice>, TierPool) {
-    let Inventory { devices, chunks, .. } = inventory;
+    let Inventory { devices, chunks, classes, .. } = inventory;
+    let classes = classes.unwrap_or_default();
     let facts = |device: &MountedDevice| ClassFacts {
         chosen: chosen.get(&device.devid).copied(),
         stored: device.stored,
@@ -43,23 +48,33 @@ pub fn classified(
     let device = |(device, class): (MountedDevice, (PlacementClass, ClassReason))| {
         let told =
             served.get(&device.devid).filter(|told| class.1 != ClassReason::Chosen && **told != class.0);
+        let class = told.map_or(class, |told| (*told, ClassReason::Mounted));
+        let rank = classes.rank(&device.uuid, class.0);
         ClassifiedDevice {
+            class_name: classes.name(rank),
+            rank,
             devid: device.devid,
             path: if device.is_missing { PathBuf::new() } else { device.path },
             total_bytes: device.total_bytes,
             stored: device.stored,
-            class: told.map_or(class, |told| (*told, ClassReason::Mounted)),
+            class,
         }
     };
     let devices: Vec<ClassifiedDevice> = devices.into_iter().zip(classify(&facts)).map(device).collect();
     let tier_device = |device: &ClassifiedDevice| TierDevice {
         devid: device.devid,
         class: device.class.0,
+        rank: device.rank,
         total_bytes: device.total_bytes,
     };
-    let pool =
-        TierPool { devices: devices.iter().map(tier_device).collect(), chunks, is_ours: !is_of_kernel };
-    (devices, pool)
+    let pool = TierPool {
+        devices: devices.iter().map(tier_device).collect(),
+        chunks,
+        classes,
+        is_ours: !is_of_kernel,
+        is_by_side: false,
+    };
+    (devices, pool.settled())
 }
 
 /// Classes of devices, as a mount of brindle tells them; none for a mount of the kernel.

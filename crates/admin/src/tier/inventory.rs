@@ -1,11 +1,14 @@
 //! Devices and chunks of a mounted pool.
 
+use crate::call;
 use crate::control::{ControlError, Mounted};
 use crate::sysfs;
-use brindle_ondisk::item::{Chunk, WriteBackHeader};
+use brindle_ondisk::item::{Chunk, DeviceClassesHeader, WriteBackHeader};
 use brindle_ondisk::{DevId, Item, Key, KeyType, Logical, ObjectId, RootId, Uuid};
+use brindle_policy::class::{ClassesProblem, DeviceClasses};
 use brindle_policy::tier::{TierChunk, TierStripe};
-use brindle_uapi::message::text;
+use brindle_uapi::message::{CLASSES_BYTES, ClassesRequest, text};
+use brindle_uapi::verb;
 use rustix::io::Errno;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -21,6 +24,8 @@ pub struct Inventory {
     pub devices: Vec<MountedDevice>,
     /// Its chunks, by their addresses.
     pub chunks: Vec<TierChunk>,
+    /// Classes of devices that the pool stores, or the reason for which they can't be understood.
+    pub classes: Result<DeviceClasses, ClassesProblem>,
 }
 
 /// A device of a mounted pool.
@@ -62,7 +67,7 @@ impl Mounted {
             let is_write_back = waiting.contains(&logical);
             chunks.push(TierChunk { is_write_back, ..tier_chunk(logical, &chunk, used_bytes) });
         }
-        Ok(Inventory { fsid, devices: self.devices(&fsid)?, chunks })
+        Ok(Inventory { fsid, devices: self.devices(&fsid)?, chunks, classes: self.stored_classes()? })
     }
 
     fn devices(&self, fsid: &Uuid) -> Result<Vec<MountedDevice>, ControlError> {
@@ -86,6 +91,31 @@ impl Mounted {
             });
         }
         Ok(devices)
+    }
+
+    /// Classes of devices that the pool stores, or the reason for which they can't be understood.
+    ///
+    /// # Errors
+    /// A device tree that can't be searched.
+    pub fn stored_classes(&self) -> Result<Result<DeviceClasses, ClassesProblem>, ControlError> {
+        let key = DeviceClassesHeader::KEY;
+        let found = self.search(RootId::DEV_TREE, key, key)?;
+        Ok(found
+            .first()
+            .map_or_else(|| Ok(DeviceClasses::default()), |(_, data)| DeviceClasses::decode(data)))
+    }
+
+    /// Stores other classes of devices in the pool of a mount of ours, which goes by them.
+    ///
+    /// # Errors
+    /// A mount of the kernel, or one that is not written.
+    pub fn set_classes(&self, classes: &DeviceClasses) -> Result<(), ControlError> {
+        let what = "classes of devices";
+        self.only_ours(what)?;
+        let item = classes.encode().unwrap_or_default();
+        let mut request = ClassesRequest { length: item.len() as u64, item: [0; CLASSES_BYTES] };
+        request.item[..item.len()].copy_from_slice(&item);
+        self.explain(what, call::set::<verb::SetClasses>(&self.file, request))
     }
 
     /// Chunks of the write-back tier. The kernel has none: it places what they hold as any data.

@@ -138,7 +138,7 @@ impl Guard<'_> {
             return Ok(());
         };
         let Some(needed) = devices_needed(&pool, kind) else { return Ok(()) };
-        let fast = pool.devices.iter().filter(|device| device.class == PlacementClass::Fast);
+        let fast = pool.devices_for(kind, PlacementClass::Fast).into_iter();
         let roomy = fast.filter(|device| !pool.gaps(device.devid, device.total_bytes).is_empty()).count();
         if roomy < needed {
             tracing::debug!("the fast devices have no room for a metadata chunk");

@@ -166,6 +166,7 @@ mod tests {
             slack_bytes: 0,
             allocated_bytes: 671_088_640,
             class: Default::default(),
+            listed_class: None,
             pieces: BTreeMap::new(),
         };
         usage.devices = vec![device(1), device(2), device(3)];

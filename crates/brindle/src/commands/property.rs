@@ -11,6 +11,7 @@ use crate::commands::usage::{OrWrongUsage, wrong_usage};
 use crate::output;
 use anyhow::{Context, Result, bail};
 use brindle_admin::{ControlError, Mounted};
+use brindle_policy::tier::files::is_mark;
 use brindle_policy::writeback::WriteBackMode;
 use brindle_uapi::mount_table;
 use clap::{Args, Subcommand, ValueEnum};
@@ -88,7 +89,7 @@ pub(crate) struct GetCommand {
 /// `ro` of a subvolume is true or false. `compression` of a file or directory is zlib, lzo, zstd, or none; it counts for
 /// later writes, and for new files of the directory.
 ///
-/// `tier` of a file or directory is fast, bulk, or empty for neither. It counts for later writes, to the
+/// `tier` of a file or directory is fast, bulk, the name of a class (see brindle tier class), or empty for none. It counts for later writes, to the
 /// file or to new files of the directory; data that full fast devices have no room for goes to the others.
 /// `small_files` of a mount is a length in bytes, K, M and so on behind it are allowed: files up to that, compressed, have their
 /// data on fast devices; 0 for none. Data written before is moved by `brindle tier apply`. Both are stored in any
@@ -337,23 +338,10 @@ fn set(SetCommand { path, property, value, devid, options, .. }: &SetCommand) ->
             Mounted::open(path)?.set_log_profile(profile)?;
             log::warn_of_mount(path, profile);
         }
-        (Property::Tier, "fast" | "bulk") => {
-            rustix::fs::setxattr(path, TIER, value.as_bytes(), XattrFlags::empty())
-                .with_context(|| format!("{}: tier {value}", path.display()))?;
-            if value == "fast"
-                && let Ok(mounted) = Mounted::open(path)
-            {
-                tier_warning::of_mount(&mounted, "tier fast");
-            }
-        }
+        (Property::Tier, mark) => set_tier(path, mark)?,
         (Property::Placement, _) => {
             Mounted::open(path)?.set_placement(parse_placement(value).or_wrong_usage()?)?;
         }
-        (Property::Tier, "") => match rustix::fs::removexattr(path, TIER) {
-            Ok(()) | Err(Errno::NODATA) => {}
-            Err(error) => return Err(error).with_context(|| path.display().to_string()),
-        },
-        (Property::Tier, _) => return wrong_usage(format!("'{value}': a tier is fast or bulk")),
         (Property::Ro, "true" | "false") => set_read_only(path, value == "true")?,
         (Property::Label, label) => set_label(&Mounted::open(path)?, label.as_bytes())?,
         (Property::Ro, _) => return wrong_usage(format!("'{value}': ro is true or false")),
@@ -370,6 +358,44 @@ fn set(SetCommand { path, property, value, devid, options, .. }: &SetCommand) ->
             let name = of_reading.name();
             set_setting(&Mounted::open(path)?, &name, value)?;
         }
+    }
+    Ok(())
+}
+
+/// Marks a file or directory; the empty mark takes the mark away.
+fn set_tier(path: &Path, mark: &str) -> Result<()> {
+    if mark.is_empty() {
+        return match rustix::fs::removexattr(path, TIER) {
+            Ok(()) | Err(Errno::NODATA) => Ok(()),
+            Err(error) => Err(error).with_context(|| path.display().to_string()),
+        };
+    }
+    if !is_mark(mark.as_bytes()) {
+        return wrong_usage(format!("'{mark}': a tier is fast, bulk or the name of a class"));
+    }
+    require_class(path, mark)?;
+    rustix::fs::setxattr(path, TIER, mark.as_bytes(), XattrFlags::empty())
+        .with_context(|| format!("{}: tier {mark}", path.display()))?;
+    if mark != "bulk"
+        && let Ok(mounted) = Mounted::open(path)
+    {
+        tier_warning::of_mount(&mounted, &format!("tier {mark}"));
+    }
+    Ok(())
+}
+
+/// Refuses a mark of a class that the pool does not have.
+fn require_class(path: &Path, mark: &str) -> Result<()> {
+    if matches!(mark, "fast" | "bulk") {
+        return Ok(());
+    }
+    let classes = Mounted::open(path)?.stored_classes()?.unwrap_or_default();
+    if classes.named(mark.as_bytes()).is_none() {
+        let names: Vec<String> = classes.all().into_iter().map(|class| class.name).collect();
+        return wrong_usage(format!(
+            "'{mark}': a tier is fast, bulk or the name of a class ({})",
+            names.join(", ")
+        ));
     }
     Ok(())
 }

@@ -53,6 +53,7 @@ pub(super) fn print_item(out: Text<'_>, key: &Key, data: &[u8], style: &ItemStyl
         | Item::WriteBack(_)
         | Item::LogSettings(_)
         | Item::SuperblockAges(_)
+        | Item::DeviceClasses(_)
         | Item::Unknown(_) => pool_items::print_unknown(out, key),
         Item::Balance(balance) => pool_items::print_balance(out, key, balance),
         Item::DevStats(stats) => pool_items::print_dev_stats(out, key, &stats),

@@ -138,13 +138,14 @@ fn complaint(helps: &mut Helps, shown: &str) -> Option<String> {
         // A placeholder, as in `brindle COMMAND --help`.
         return None;
     }
-    let Some(help) = helps.get(&command) else { return Some(format!("no command {}", words[0])) };
-    if help.contains("<COMMAND>")
-        && let Some(second) = words.get(1).filter(|word| is_name(word))
-    {
-        command.push((*second).to_owned());
-    }
-    let Some(help) = helps.get(&command) else { return Some(format!("no command {}", command.join(" "))) };
+    let help = loop {
+        let Some(help) = helps.get(&command) else {
+            return Some(format!("no command {}", command.join(" ")));
+        };
+        let next = words.get(command.len()).filter(|word| help.contains("<COMMAND>") && is_name(word));
+        let Some(next) = next else { break help.to_owned() };
+        command.push((*next).to_owned());
+    };
     let options =
         words.iter().filter(|word| word.starts_with("--")).map(|word| word.split('=').next().unwrap_or(word));
     let missing: Vec<&str> = options.filter(|option| !help.contains(*option)).collect();

@@ -1,5 +1,6 @@
 //! Tiers: on a pool that the kernel has mounted, two disks and two fast devices.
 
+mod classes;
 pub(crate) mod host;
 mod kills;
 mod one_fast;

@@ -10,7 +10,7 @@ use crate::job::{Control, Observer, Progress};
 use brindle_fs::Filesystem;
 use brindle_ondisk::item::RootFlags;
 use brindle_ondisk::{Item, Key, KeyType, Logical, ObjectId, RootId};
-use brindle_policy::placement::PlacementClass;
+use brindle_policy::placement::{DataTier, PlacementClass};
 use brindle_policy::tier::TierPool;
 use brindle_policy::tier::files::{FileTiers, Survey, WrongExtent};
 use brindle_tree::{DataRange, ExclusiveOperation, Moved, Pool, Readahead, TreeError};
@@ -123,7 +123,7 @@ fn go_through(
 #[derive(Debug)]
 struct Work {
     group: Logical,
-    target: PlacementClass,
+    target: DataTier,
     extents: Vec<DataRange>,
 }
 
@@ -147,7 +147,7 @@ fn by_block_group(survey: &Survey, facts: &TierPool) -> Vec<Work> {
             None => work.push(Work { group, target, extents: vec![range] }),
         }
     }
-    work.sort_by_key(|work| work.target != PlacementClass::Bulk);
+    work.sort_by_key(|work| work.target.side != PlacementClass::Bulk);
     work
 }
 
@@ -161,12 +161,12 @@ fn carry_out(
     observer: Observer<'_>,
 ) -> Result<(), TreeError> {
     let summary = pool.space_summary()?;
-    let room = match work.target {
+    let room = match work.target.side {
         PlacementClass::Fast => summary.fast_data_room.preferred_bytes,
         PlacementClass::Bulk => summary.data_room.preferred_bytes,
     };
     if work.extents.iter().all(|range| range.length > room) {
-        let why = format!("the {} devices are full", work.target);
+        let why = format!("the {} devices are full", work.target.side);
         return Err(TreeError::NoSpace(why));
     }
     let (before, cut_before) = (progress.moved_bytes, pass.cut);

@@ -120,8 +120,10 @@ pub fn facts(pool: &Pool) -> Result<TierPool, TreeError> {
     let device = |device: brindle_tree::DeviceSpace| TierDevice {
         devid: device.devid,
         class: device.class,
+        rank: device.rank,
         total_bytes: device.total_bytes,
     };
+    let summary = pool.space_summary()?;
     let chunk = |group: brindle_tree::GroupStatus| TierChunk {
         logical: group.start,
         length_bytes: group.length,
@@ -134,11 +136,14 @@ pub fn facts(pool: &Pool) -> Result<TierPool, TreeError> {
             .collect(),
         is_write_back: group.is_write_back,
     };
-    Ok(TierPool {
-        devices: pool.space_summary()?.devices.into_iter().map(device).collect(),
+    let facts = TierPool {
+        devices: summary.devices.into_iter().map(device).collect(),
         chunks: pool.block_groups()?.into_iter().map(chunk).collect(),
+        classes: summary.classes,
         is_ours: true,
-    })
+        is_by_side: false,
+    };
+    Ok(facts.settled())
 }
 
 const KEY: Key = Key::new(ObjectId::BALANCE, KeyType::TEMPORARY_ITEM, 0);

@@ -8,7 +8,7 @@ use brindle_ondisk::{
     SUPERBLOCK_OFFSETS, SYS_CHUNK_ARRAY_SIZE, Uuid,
 };
 use brindle_policy::placement::{
-    AllocationHint, ChunkRequest, DeviceSummary, NoSpace, PlacementClass, PlacementMode, STRIP_BYTES,
+    AllocationHint, ChunkRequest, DeviceSummary, NoSpace, PlacementClass, PlacementMode, Ranks, STRIP_BYTES,
     place_chunk,
 };
 
@@ -203,6 +203,7 @@ impl Plan {
             profile,
             mode,
             tier: PlacementClass::Bulk,
+            ranks: Ranks::ALL,
             max_stripe_bytes,
             max_chunk_bytes,
             min_stripe_bytes,
@@ -260,6 +261,7 @@ impl PlannedDevice {
             devid: self.devid,
             class: self.class,
             hint: self.hint,
+            rank: 0,
             max_available_bytes: lengths().max().unwrap_or(0),
             total_available_bytes: lengths().sum(),
         }

@@ -2,7 +2,7 @@
 
 use crate::error::FsError;
 use brindle_ondisk::Logical;
-use brindle_policy::placement::PlacementClass;
+use brindle_policy::placement::{DataTier, PlacementClass};
 use brindle_tree::{Pool, ReservedExtent, TreeError};
 
 /// Bytes that are reserved at a time.
@@ -62,7 +62,7 @@ impl<'p> DataSpace<'p> {
 
     fn reserve_exactly(&self, min: u64, max: u64) -> Result<ReservedExtent<'p>, TreeError> {
         self.pool.reserve_data(max)?;
-        match self.pool.reserve_extent_on(self.tier.into(), min, max, self.hint) {
+        match self.pool.reserve_extent_on(DataTier::from(self.tier).into(), min, max, self.hint) {
             Ok(extent) => {
                 self.pool.release_data(max - extent.length);
                 Ok(extent)

@@ -22,7 +22,6 @@ use brindle_ondisk::item::{
 };
 use brindle_ondisk::{Incompat, Key, KeyType, Logical, ObjectId, RootId, to_u64, to_usize};
 use brindle_policy::placement::PlacementClass;
-use brindle_policy::tier::files::tier_of_mark;
 use brindle_tree::{ChecksumTree, DataRange, Need, Roots, Tree, TreeError};
 use std::ops::Range;
 use std::sync::Arc;
@@ -189,10 +188,10 @@ impl<'f> BulkWriter<'f> {
     pub fn begin_file(&mut self, inode: &BulkInode, xattrs: &[Xattr]) -> Result<(), FsError> {
         let item = self.begin(inode, inode.size, 0, xattrs)?;
         let mark = xattrs.iter().find(|xattr| xattr.name == TIER);
-        let mark = mark.and_then(|xattr| tier_of_mark(&xattr.value));
+        let mark = mark.and_then(|xattr| self.parts.core.pool().tier_named(&xattr.value));
         let wish = TierWish { mark, size: inode.size, limit: self.parts.tiers.small_file_bytes() };
         self.file = Some(OpenFile {
-            tier: wish.tier(0, 0),
+            tier: wish.tier(0, 0).side,
             number: inode.number,
             size: inode.size,
             has_checksums: !inode.flags.contains(InodeFlags::NODATASUM),

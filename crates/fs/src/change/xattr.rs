@@ -10,7 +10,7 @@ use crate::packed::{append, entry_bytes, find, remove};
 use crate::tier::TIER;
 use brindle_ondisk::item::{DirEntryHeader, FileType, InodeFlags, InodeItem};
 use brindle_ondisk::{Incompat, KeyType, name_hash};
-use brindle_policy::tier::files::tier_of_mark;
+use brindle_policy::tier::files::is_mark;
 use brindle_tree::{Need, Tree, TreeError};
 use std::sync::Arc;
 
@@ -215,8 +215,8 @@ fn effect(before: &Attributes, name: &[u8], value: Option<&[u8]>) -> Result<Effe
             None => Ok(Effect::default()),
         };
     }
-    if name == TIER && value.is_some_and(|value| tier_of_mark(value).is_none()) {
-        return invalid("a tier is fast or bulk");
+    if name == TIER && value.is_some_and(|value| !is_mark(value)) {
+        return invalid("a tier is fast, bulk or the name of a class");
     }
     if !name.starts_with(PROPERTIES) {
         return Ok(Effect { value: value.map(<[u8]>::to_vec), ..Effect::default() });

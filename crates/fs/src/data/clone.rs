@@ -10,7 +10,6 @@ use crate::extent::file_extent::{Contents, FileExtent};
 use crate::extent::open_file::OpenFile;
 use brindle_ondisk::item::InodeFlags;
 use brindle_ondisk::{to_u64, to_usize};
-use brindle_policy::placement::tier_of_owners;
 use brindle_tree::Tree;
 use std::ops::Range;
 use std::sync::Arc;
@@ -165,7 +164,7 @@ impl FileData {
     fn belongs_elsewhere(&self, source: &OpenFile, target: &OpenFile, end: u64) -> Result<bool, FsError> {
         let of_source = self.tiers.tier_wish(source.id(), source.size())?.tier(0, 0);
         let of_target = self.tiers.tier_wish(target.id(), target.size().max(end))?.tier(0, 0);
-        Ok(tier_of_owners([of_source, of_target]) != of_source)
+        Ok(self.core.pool().tier_of_owners(&[of_source, of_target]) != of_source)
     }
 
     fn check_clone(&self, pair: &RangePair<'_>) -> Result<(), FsError> {

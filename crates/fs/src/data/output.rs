@@ -50,10 +50,8 @@ pub(super) struct Manner {
 impl Manner {
     /// Place of data of which `written` bytes are written now, and take `stored` bytes of the devices.
     pub(super) fn place(&self, written: u64, stored: u64) -> DataPlace {
-        match self.tier.tier(written, stored) {
-            PlacementClass::Bulk if self.waits => DataPlace::WriteBack,
-            class => class.into(),
-        }
+        let tier = self.tier.tier(written, stored);
+        if tier.side == PlacementClass::Bulk && self.waits { DataPlace::WriteBack } else { tier.into() }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::new_inode::{Inheritance, NewInode};
 use crate::tier::TIER;
 use crate::write_options::WriteOptions;
 use brindle_ondisk::item::{FileType, InodeFlags};
-use brindle_policy::tier::files::tier_of_mark;
+use brindle_policy::tier::files::is_mark;
 use std::sync::Arc;
 
 const SET_GROUP_ID: u32 = 0o2000;
@@ -32,7 +32,7 @@ impl Namespace {
                 // What the kernel can't read it passes over as well.
                 acl::DEFAULT => inherited.default_acl = Acl::parse(&xattr.value).ok().flatten(),
                 COMPRESSION => inherited.compression = Some(xattr.value),
-                TIER if tier_of_mark(&xattr.value).is_some() => inherited.tier = Some(xattr.value),
+                TIER if is_mark(&xattr.value) => inherited.tier = Some(xattr.value),
                 _ => {}
             }
         }

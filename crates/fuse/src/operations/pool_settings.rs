@@ -1,9 +1,11 @@
 //! Settings that the pool keeps, and what is done to it as a whole.
 
 use crate::errno::number;
-use brindle_fs::{AllocationHint, Filesystem, LogProfile, PlacementMode, WriteBackSettings};
+use brindle_fs::{AllocationHint, DeviceClasses, Filesystem, LogProfile, PlacementMode, WriteBackSettings};
 use brindle_ondisk::{DevId, Logical};
-use brindle_uapi::message::{HintRequest, Label, TrimRange, WRITE_BACK_KEEP, WriteBackRequest, field, text};
+use brindle_uapi::message::{
+    ClassesRequest, HintRequest, Label, TrimRange, WRITE_BACK_KEEP, WriteBackRequest, field, text,
+};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,6 +32,17 @@ impl PoolSettings {
         let hint = AllocationHint::from_disk(request.stored_type).filter(|hint| hint.is_stored());
         let (devid, pool) = (DevId::new(request.devid), self.filesystem.pool());
         number(pool.set_allocation_hint(devid, hint.ok_or(Errno::INVAL)?).map_err(Into::into))?;
+        number(self.filesystem.sync())
+    }
+
+    pub(super) fn set_classes(&self, request: &ClassesRequest) -> Result<(), Errno> {
+        let length = usize::try_from(request.length).map_err(|_| Errno::INVAL)?;
+        let item = request.item.get(..length).ok_or(Errno::INVAL)?;
+        let classes = match item.is_empty() {
+            true => DeviceClasses::default(),
+            false => DeviceClasses::decode(item).map_err(|_| Errno::INVAL)?,
+        };
+        number(self.filesystem.pool().set_classes(&classes).map_err(Into::into))?;
         number(self.filesystem.sync())
     }
 

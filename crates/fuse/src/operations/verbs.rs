@@ -204,6 +204,7 @@ services! {
     SetLogProfile => |mount, _, copies| mount.pool_settings.set_log_profile(copies);
     ReportLog => |mount, _, ()| mount.reports.log_report();
     LimitQuotaGroup => |mount, from, limits| mount.quotas.limit(from.node, &limits);
+    SetClasses => |mount, _, request| mount.pool_settings.set_classes(&request);
     GetSetting => |mount, _, asked| mount.settings.get(asked);
     SetSetting => |mount, _, wanted| mount.settings.set(&wanted);
     ReportReads => |mount, _, page| Ok(mount.device_requests.reads_page(page.after_device));

@@ -3,6 +3,7 @@
 //! A view is a cast, not a copy. [`Item::parse`] takes any bytes: it checks lengths, and the values that
 //! decide lengths, and nothing else; what values may be is the tree checker's concern.
 
+mod classes;
 mod device;
 mod directory;
 mod extent;
@@ -14,6 +15,7 @@ mod quota;
 mod quota_table;
 mod root;
 
+pub use classes::{ClassEntry, ClassMember, DeviceClassesHeader, DeviceClassesItem};
 pub use device::{BlockGroupItem, Chunk, ChunkHeader, DevExtent, DevItem, DevReplaceItem, DevStats, Stripe};
 pub use directory::{DirEntries, DirEntry, DirEntryHeader, DirLogItem, FileType};
 pub use extent::{
@@ -111,6 +113,8 @@ pub enum Item<'a> {
     LogSettings(&'a LogSettingsItem),
     /// `PERSISTENT_ITEM` of brindle's own
     SuperblockAges(SuperblockAgesItem<'a>),
+    /// `PERSISTENT_ITEM` of brindle's own: a [`DeviceClassesItem`]
+    DeviceClasses(&'a [u8]),
     /// `DEV_REPLACE`
     DevReplace(&'a DevReplaceItem),
     /// `UUID_KEY_SUBVOL`, `UUID_KEY_RECEIVED_SUBVOL`: subvolume ids
@@ -185,6 +189,7 @@ impl<'a> Item<'a> {
             KeyType::PERSISTENT_ITEM if *key == SuperblockAgesHeader::KEY => {
                 Self::SuperblockAges(SuperblockAgesItem::parse(data)?)
             }
+            KeyType::PERSISTENT_ITEM if *key == DeviceClassesHeader::KEY => Self::DeviceClasses(data),
             KeyType::DEV_REPLACE => Self::DevReplace(exact(data, "dev replace item size")?),
             KeyType::UUID_KEY_SUBVOL | KeyType::UUID_KEY_RECEIVED_SUBVOL => {
                 let ids = <[U64]>::ref_from_bytes(data);

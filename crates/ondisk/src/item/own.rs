@@ -5,7 +5,7 @@ use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Object of these items, "brindle": it lies behind all devices. The type means something else with each object.
-const OWNER: ObjectId = ObjectId::new(0x0062_7269_6e64_6c65);
+pub(super) const OWNER: ObjectId = ObjectId::new(0x0062_7269_6e64_6c65);
 
 /// Settings of data placement: brindle's own item of the device tree. Later versions may append fields.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

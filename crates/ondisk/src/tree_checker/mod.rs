@@ -324,6 +324,7 @@ fn check_item(place: ItemPlace<'_>, key: &Key, data: &[u8]) -> Result<(), Defect
         | Item::WriteBack(_)
         | Item::LogSettings(_)
         | Item::SuperblockAges(_)
+        | Item::DeviceClasses(_)
         | Item::UuidSubvolumes(_)
         | Item::FreeSpaceHeader(_)
         | Item::String(_)

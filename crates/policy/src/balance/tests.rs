@@ -24,6 +24,7 @@ fn pool() -> TierPool {
     let device = |devid| TierDevice {
         devid: DevId::new(devid),
         class: if devid < 3 { PlacementClass::Bulk } else { PlacementClass::Fast },
+        rank: 0,
         total_bytes: 100 * GIB,
     };
     let (data, metadata) = (BlockGroupType::DATA, BlockGroupType::METADATA | BlockGroupType::RAID1);
@@ -38,6 +39,7 @@ fn pool() -> TierPool {
             chunk(6, BlockGroupType::SYSTEM | BlockGroupType::RAID1, 16384, &[2, 3]),
         ],
         is_ours: true,
+        ..TierPool::default()
     }
 }
 

@@ -9,6 +9,7 @@ fn device(devid: u64, class: PlacementClass, free: u64) -> DeviceSummary {
         devid: DevId::new(devid),
         class,
         hint: AllocationHint::DataPreferred,
+        rank: 0,
         max_available_bytes: free,
         total_available_bytes: free,
     }
@@ -20,6 +21,7 @@ fn request(content: BlockGroupType, profile: Profile, mode: PlacementMode) -> Ch
         profile,
         mode,
         tier: Bulk,
+        ranks: Ranks::ALL,
         max_stripe_bytes: GIB,
         max_chunk_bytes: 10 * GIB,
         min_stripe_bytes: 1 << 20,
@@ -80,6 +82,7 @@ fn chunks_are_as_large_as_the_kernel_makes_them() {
     let chunk = |pool_bytes: u64, content, profile| {
         let limits = ChunkLimits::new(content, pool_bytes);
         let request = ChunkRequest {
+            ranks: Ranks::ALL,
             max_stripe_bytes: limits.max_stripe_bytes,
             max_chunk_bytes: limits.max_chunk_bytes,
             ..request(content, profile, PlacementMode::Classic)
@@ -179,6 +182,7 @@ fn any_device(hinted: bool) -> impl Strategy<Value = DeviceSummary> {
         devid: DevId::new(0),
         class: if fast { Fast } else { Bulk },
         hint,
+        rank: 0,
         max_available_bytes: longest << 20,
         total_available_bytes: (longest + more) << 20,
     })
@@ -375,8 +379,16 @@ fn a_quarter_of_a_fast_device_is_for_metadata() {
 
 #[test]
 fn an_extent_has_the_best_tier_of_its_owners() {
-    assert_eq!(tier_of_owners([Bulk, Fast, Bulk]), Fast);
-    assert_eq!((tier_of_owners([Bulk]), tier_of_owners([])), (Bulk, Bulk));
+    let best = |owners: &[DataTier]| tier_of_owners(owners.iter().copied(), 2);
+    let [fast, bulk] = [Fast, Bulk].map(DataTier::from);
+    assert_eq!(best(&[bulk, fast, bulk]), fast);
+    assert_eq!((best(&[bulk]), best(&[])), (bulk, bulk));
+    let class = |side, rank| DataTier { side, rank: Some(rank) };
+    let order = [class(Bulk, 4), class(Bulk, 3), bulk, class(Bulk, 2), fast, class(Fast, 1), class(Fast, 0)];
+    for pair in order.windows(2) {
+        assert_eq!(best(pair), pair[1], "{pair:?}");
+    }
 }
 
+mod classes;
 mod ssd_metadata;

@@ -13,7 +13,8 @@
 
 use super::shortage::Shortage;
 use super::{Content, TierChunk, TierPool};
-use crate::placement::PlacementClass;
+use crate::class::{CLASSES_MAX, DeviceClasses, SIDES, is_class_name};
+use crate::placement::{DataTier, PlacementClass};
 use brindle_ondisk::item::{Compression, FileExtent};
 use brindle_ondisk::{Item, Key, Logical, ObjectId, Profile};
 use std::collections::BTreeMap;
@@ -21,27 +22,44 @@ use std::collections::BTreeMap;
 /// The attribute that marks a file or directory.
 pub const MARK: &[u8] = b"user.brindle.tier";
 
+/// The most ranks that there are: a side without a class of the owner's has one.
+pub const RANKS_MAX: usize = CLASSES_MAX + 1;
+
 /// Upper bound on remembered extents.
 const WINDOW_EXTENTS: usize = 1 << 20;
 
 /// A file takes no more than this above its length, unless space is kept beyond its end: a sector of any size.
 const SLACK_BYTES: u64 = 64 << 10;
 
-/// Tier that a mark names; `None` for an unknown mark.
-pub fn tier_of_mark(value: &[u8]) -> Option<PlacementClass> {
-    match value {
-        b"fast" => Some(PlacementClass::Fast),
-        b"bulk" => Some(PlacementClass::Bulk),
-        _ => None,
-    }
+/// Returns true if a file can be marked so: `fast`, `bulk`, or a name that a class can have. One that the pool has no class of counts
+/// for nothing.
+pub fn is_mark(value: &[u8]) -> bool {
+    SIDES.iter().any(|side| side.to_string().as_bytes() == value) || is_class_name(value)
 }
 
-/// TierRequest of a file; of several, the last in this order counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Tier that a file asks for; of several requests, the one of most worth counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TierRequest {
-    Bulk,
+    /// Right wherever it is.
     Either,
-    Fast,
+    Of(DataTier),
+}
+
+impl TierRequest {
+    const BULK: Self = Self::side(PlacementClass::Bulk);
+    const FAST: Self = Self::side(PlacementClass::Fast);
+
+    const fn side(side: PlacementClass) -> Self {
+        Self::Of(DataTier { side, rank: None })
+    }
+
+    fn worth(self, first_bulk_rank: u8) -> u16 {
+        match self {
+            // Between the two sides.
+            Self::Either => 800,
+            Self::Of(tier) => tier.worth(first_bulk_rank),
+        }
+    }
 }
 
 /// A data block group.
@@ -50,6 +68,8 @@ struct BlockGroupRange {
     start: u64,
     end: u64,
     is_fast: bool,
+    /// Rank of its slowest device.
+    rank: u8,
 }
 
 /// An extent that lies in the wrong tier.
@@ -60,7 +80,7 @@ pub struct WrongExtent {
     /// Its length in bytes.
     pub length_bytes: u64,
     /// Tier that it belongs to.
-    pub target: PlacementClass,
+    pub target: DataTier,
 }
 
 /// Extents, and what they take.
@@ -81,12 +101,19 @@ pub struct FileTiers {
     pub fast_on_bulk: Amount,
     /// For bulk devices, and on fast ones.
     pub bulk_on_fast: Amount,
+    /// For devices of the class of a rank, which files are marked for, and on others.
+    pub by_class: [Amount; RANKS_MAX],
 }
 
 /// Looks at the items of subvolumes.
 #[derive(Debug)]
 pub struct Survey {
     places: Vec<BlockGroupRange>,
+    classes: DeviceClasses,
+    /// Ranks of the classes that have devices enough for data.
+    ranks: Vec<u8>,
+    /// True if extents on bulk devices may be on those of a wrong class.
+    looks_at_bulk: bool,
     small_file_bytes: u64,
     from: Logical,
     behind: Option<Logical>,
@@ -101,7 +128,7 @@ pub struct Survey {
 struct File {
     number: Option<ObjectId>,
     size: u64,
-    mark: Option<PlacementClass>,
+    mark: Option<DataTier>,
     /// Bytes that its extents take.
     stored: u64,
     /// Its extents, as long as they may turn out to be right in either tier.
@@ -111,8 +138,13 @@ struct File {
 impl Survey {
     /// Survey of extents from an address on. Empty if data has no tiers: if there are too few devices of a class.
     pub fn new(pool: &TierPool, small_file_bytes: u64, from: Logical) -> Self {
+        let ranks = ranks_of_data(pool);
+        let border = pool.classes.first_bulk_rank();
         Self {
             places: places(pool),
+            classes: pool.classes.clone(),
+            looks_at_bulk: ranks.iter().filter(|rank| **rank >= border).count() > 1,
+            ranks,
             small_file_bytes,
             from,
             behind: None,
@@ -144,7 +176,7 @@ impl Survey {
             Ok(Item::Xattr(entries)) => {
                 let marks = entries.flatten().filter(|entry| entry.name == MARK);
                 self.file.mark =
-                    marks.filter_map(|entry| tier_of_mark(entry.value)).last().or(self.file.mark);
+                    marks.filter_map(|entry| self.classes.named(entry.value)).last().or(self.file.mark);
             }
             Ok(Item::FileExtent(FileExtent::OnDisk { compression, extent, .. }))
                 if self.file.number == Some(key.objectid) && extent.disk_bytenr.get() != 0 =>
@@ -170,10 +202,13 @@ impl Survey {
     pub fn tiers(&self) -> FileTiers {
         let mut tiers = FileTiers::default();
         for (start, (length, wish)) in &self.extents {
+            let is_fast = self.place(*start).is_some_and(|place| place.is_fast);
             let amount = match self.target(*start, *wish) {
-                None => &mut tiers.fast_in_place,
-                Some(PlacementClass::Fast) => &mut tiers.fast_on_bulk,
-                Some(PlacementClass::Bulk) => &mut tiers.bulk_on_fast,
+                None if is_fast => &mut tiers.fast_in_place,
+                None => continue,
+                Some(DataTier { rank: Some(rank), .. }) => &mut tiers.by_class[usize::from(rank)],
+                Some(DataTier { side: PlacementClass::Fast, .. }) => &mut tiers.fast_on_bulk,
+                Some(DataTier { side: PlacementClass::Bulk, .. }) => &mut tiers.bulk_on_fast,
             };
             amount.add(*length);
         }
@@ -189,12 +224,11 @@ impl Survey {
     }
 
     /// Tier that an extent belongs to, if it lies in the other one.
-    fn target(&self, start: Logical, wish: TierRequest) -> Option<PlacementClass> {
-        match (self.place(start)?.is_fast, wish) {
-            (true, TierRequest::Bulk) => Some(PlacementClass::Bulk),
-            (false, TierRequest::Fast) => Some(PlacementClass::Fast),
-            _ => None,
-        }
+    fn target(&self, start: Logical, wish: TierRequest) -> Option<DataTier> {
+        let (place, TierRequest::Of(tier)) = (self.place(start)?, wish) else { return None };
+        let is_there = place.is_fast == (tier.side == PlacementClass::Fast)
+            && tier.rank.is_none_or(|rank| rank == place.rank);
+        (!is_there).then_some(tier)
     }
 
     fn place(&self, at: Logical) -> Option<BlockGroupRange> {
@@ -212,14 +246,17 @@ impl Survey {
     fn wish(&self) -> TierRequest {
         let File { mark, size, stored, .. } = self.file;
         match mark {
-            Some(PlacementClass::Fast) => TierRequest::Fast,
-            Some(PlacementClass::Bulk) => TierRequest::Bulk,
-            None if self.small_file_bytes == 0 => TierRequest::Bulk,
+            // A class with too few devices counts as its side.
+            Some(DataTier { side, rank }) => {
+                let rank = rank.filter(|rank| self.ranks.contains(rank));
+                TierRequest::Of(DataTier { side, rank })
+            }
+            None if self.small_file_bytes == 0 => TierRequest::BULK,
             // Space may be kept for what is to come.
             None if size <= self.small_file_bytes && self.is_decided() => TierRequest::Either,
-            None if size <= self.small_file_bytes => TierRequest::Fast,
+            None if size <= self.small_file_bytes => TierRequest::FAST,
             None if stored <= self.small_file_bytes => TierRequest::Either,
-            None => TierRequest::Bulk,
+            None => TierRequest::BULK,
         }
     }
 
@@ -238,11 +275,15 @@ impl Survey {
     fn note(&mut self, start: Logical, length: u64, wish: TierRequest) {
         let is_outside = start < self.from || self.behind.is_some_and(|behind| start >= behind);
         let Some(place) = self.place(start).filter(|_| !is_outside) else { return };
-        if !place.is_fast && wish != TierRequest::Fast {
+        let is_for_fast = matches!(wish, TierRequest::Of(DataTier { side: PlacementClass::Fast, .. }));
+        if !place.is_fast && !is_for_fast && !self.looks_at_bulk {
             return;
         }
+        let border = self.classes.first_bulk_rank();
         let (_, known) = self.extents.entry(start).or_insert((length, wish));
-        *known = wish.max(*known);
+        if wish.worth(border) > known.worth(border) {
+            *known = wish;
+        }
         if self.extents.len() > self.window
             && let Some((last, _)) = self.extents.pop_last()
         {
@@ -265,7 +306,7 @@ impl std::ops::AddAssign for FileTiers {
             (&mut self.fast_on_bulk, other.fast_on_bulk),
             (&mut self.bulk_on_fast, other.bulk_on_fast),
         ];
-        for (sum, other) in pairs {
+        for (sum, other) in pairs.into_iter().chain(self.by_class.iter_mut().zip(other.by_class)) {
             sum.extents += other.extents;
             sum.bytes += other.bytes;
         }
@@ -290,6 +331,15 @@ pub fn no_tiers_reason(
     profiles.into_iter().find_map(short)
 }
 
+/// Ranks of the classes that have as many devices as the data of a pool needs.
+pub fn ranks_of_data(pool: &TierPool) -> Vec<u8> {
+    let data = pool.chunks.iter().filter(|chunk| chunk.content() == Content::Data && !chunk.is_write_back);
+    let needed = data.map(|chunk| chunk.profile().attributes().devs_min).max().unwrap_or(1);
+    let count = |rank| pool.devices.iter().filter(|device| device.rank == rank).count();
+    let ranks = (0..).zip(pool.classes.all()).map(|(rank, _)| rank);
+    ranks.filter(|rank| !pool.classes.is_empty() && count(*rank) >= usize::from(needed)).collect()
+}
+
 /// The data block groups by address, if there are enough devices of either class for their profiles. What waits in the
 /// write-back tier is in no wrong place.
 fn places(pool: &TierPool) -> Vec<BlockGroupRange> {
@@ -304,6 +354,7 @@ fn places(pool: &TierPool) -> Vec<BlockGroupRange> {
             start: chunk.logical.get(),
             end: chunk.logical.get().saturating_add(chunk.length_bytes),
             is_fast: pool.is_of_fast_tier(chunk),
+            rank: pool.chunk_rank(chunk),
         })
         .collect();
     places.sort_by_key(|place| place.start);

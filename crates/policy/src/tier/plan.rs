@@ -3,7 +3,8 @@
 use super::files::{Amount, FileTiers};
 use super::shortage::{Shortage, shortages};
 use super::{Content, TierChunk, TierPool};
-use crate::placement::{Fit, PlacementClass};
+use crate::class::NamedClass;
+use crate::placement::{DataTier, Fit, PlacementClass};
 use brindle_ondisk::{BlockGroupType, DevId, Logical};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -31,6 +32,8 @@ pub struct Wanted {
 pub struct Pass {
     /// Target class.
     pub target: PlacementClass,
+    /// Name of the devices that they go to.
+    pub target_name: String,
     /// The chunks to be relocated, in this order.
     pub moves: Vec<Move>,
     /// The fences that stand meanwhile. Where devices stay [open](Move::open), these are the fences for the
@@ -81,10 +84,12 @@ pub struct Fence {
 }
 
 /// A lack of room for a misplaced chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoRoom {
     /// The class of the devices that have no room.
     pub class: PlacementClass,
+    /// Name of the devices.
+    pub name: String,
     /// The content that can't be moved.
     pub content: Content,
     /// Bytes to be moved.
@@ -107,10 +112,12 @@ pub struct Plan {
 }
 
 /// Data of files to be moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileMove {
     /// Target tier.
-    pub target: PlacementClass,
+    pub target: DataTier,
+    /// Its name.
+    pub target_name: String,
     /// Amount of data.
     pub amount: Amount,
 }
@@ -118,18 +125,23 @@ pub struct FileMove {
 impl Plan {
     /// Adds what of the data of files is to be moved.
     pub fn add_files(&mut self, pool: &TierPool, tiers: &FileTiers) {
-        for (target, amount) in
-            [(PlacementClass::Bulk, tiers.bulk_on_fast), (PlacementClass::Fast, tiers.fast_on_bulk)]
-        {
+        let sides = [(PlacementClass::Bulk, tiers.bulk_on_fast), (PlacementClass::Fast, tiers.fast_on_bulk)];
+        let sides = sides.into_iter().map(|(side, amount)| (DataTier::from(side), amount));
+        let all = pool.classes.all();
+        let of_class = |(rank, class): (u8, &NamedClass)| {
+            (DataTier { side: class.side, rank: Some(rank) }, tiers.by_class[usize::from(rank)])
+        };
+        for (target, amount) in sides.chain((0..).zip(&all).map(of_class)) {
             if amount.extents == 0 {
                 continue;
             }
+            let name = target.rank.map_or_else(|| target.side.to_string(), |rank| pool.classes.name(rank));
             let (wanted_bytes, room_bytes) = (amount.bytes, room_for_data(pool, target, amount.bytes));
             if room_bytes < wanted_bytes {
-                let content = Content::Data;
-                self.refusals.push(NoRoom { class: target, content, wanted_bytes, room_bytes });
+                let (class, name, content) = (target.side, name.clone(), Content::Data);
+                self.refusals.push(NoRoom { class, name, content, wanted_bytes, room_bytes });
             }
-            self.files.push(FileMove { target, amount });
+            self.files.push(FileMove { target, target_name: name, amount });
         }
     }
 
@@ -206,9 +218,9 @@ pub fn fence(pool: &TierPool, devid: DevId) -> Option<Fence> {
     (fenced_bytes < total_bytes).then_some(Fence { devid, total_bytes, fenced_bytes })
 }
 
-/// A fence around each device of a class that has anything to offer.
-pub fn fences(pool: &TierPool, class: PlacementClass) -> Vec<Fence> {
-    let fenced = pool.devices.iter().filter(|device| device.class == class);
+/// A fence around each device that has anything to offer and counts as of a class for chunks of a kind.
+pub fn fences(pool: &TierPool, kind: BlockGroupType, class: PlacementClass) -> Vec<Fence> {
+    let fenced = pool.devices_for(kind, class).into_iter();
     fenced.filter_map(|device| fence(pool, device.devid)).collect()
 }
 
@@ -216,9 +228,9 @@ pub fn fences(pool: &TierPool, class: PlacementClass) -> Vec<Fence> {
 /// the roomiest ones if copies belong there.
 pub fn fences_for(pool: &TierPool, kind: BlockGroupType) -> Vec<Fence> {
     let Some(class) = Content::of(kind).class() else { return Vec::new() };
-    let space = DeviceGaps::behind_fences(pool, pool, &BTreeSet::new(), class);
+    let space = DeviceGaps::behind_fences(pool, pool, &BTreeSet::new());
     let open = space.open(kind, class, open_count(pool, kind));
-    let mut fences = fences(pool, class.other());
+    let mut fences = fences(pool, kind, class.other());
     fences.retain(|fence| !open.contains(&fence.devid));
     fences
 }
@@ -243,11 +255,11 @@ pub fn devices_needed(pool: &TierPool, kind: BlockGroupType) -> Option<usize> {
     }
 }
 
-/// Highest well placed chunk on each device of a class, with a free range below it that is as long. Where fences
+/// Highest well placed chunk on each device that counts as of a class for chunks of a kind, with a free range below it that is as long. Where fences
 /// leave too much free space between their chunks, moving these there lets the fences be drawn closer.
-pub fn highest(pool: &TierPool, class: PlacementClass) -> Vec<Move> {
+pub fn highest(pool: &TierPool, kind: BlockGroupType, class: PlacementClass) -> Vec<Move> {
     let mut found: BTreeMap<Logical, Move> = BTreeMap::new();
-    for device in pool.devices.iter().filter(|device| device.class == class) {
+    for device in pool.devices_for(kind, class) {
         let pieces = pool.chunks.iter().flat_map(|chunk| {
             let here = chunk.stripes.iter().filter(|stripe| stripe.devid == device.devid);
             here.map(move |stripe| (stripe.physical, chunk))
@@ -283,7 +295,7 @@ fn pass(today: &TierPool, left: &TierPool, target: PlacementClass) -> Result<Pas
     }
     let mut holds = true;
     let moved: BTreeSet<Logical> = wrong.iter().map(|chunk| chunk.logical).collect();
-    let mut space = DeviceGaps::behind_fences(today, pool, &moved, target);
+    let mut space = DeviceGaps::behind_fences(today, pool, &moved);
     for ((content, kind), wanted_bytes) in wanted {
         let kind = BlockGroupType::from_bits_retain(kind);
         let in_place = pool.chunks.iter().filter(|chunk| chunk.kind == kind && !pool.is_misplaced(chunk));
@@ -293,7 +305,8 @@ fn pass(today: &TierPool, left: &TierPool, target: PlacementClass) -> Result<Pas
             let open = space.open(kind, target, open_count(pool, kind));
             let Some(chunk) = space.place(kind, target, &open) else {
                 let class = space.class_without_room(kind, target, open.len());
-                return Err(NoRoom { class, content, wanted_bytes, room_bytes });
+                let name = if class == target { pool.target_name(kind) } else { class.to_string() };
+                return Err(NoRoom { class, name, content, wanted_bytes, room_bytes });
             };
             holds &= pool.is_ours || space.is_right_by_the_kernel(kind, target, &open);
             space.take(&chunk);
@@ -301,19 +314,23 @@ fn pass(today: &TierPool, left: &TierPool, target: PlacementClass) -> Result<Pas
         }
     }
     let moves = wrong.iter().map(|chunk| Move::new(pool, chunk));
-    Ok(Pass { target, moves: moves.collect(), fences, holds })
+    let target_name = wrong.first().map_or_else(|| target.to_string(), |chunk| pool.target_name(chunk.kind));
+    Ok(Pass { target, target_name, moves: moves.collect(), fences, holds })
 }
 
 /// Bytes that would fit in a tier of data, if that is less than wanted.
-fn room_for_data(pool: &TierPool, target: PlacementClass, wanted_bytes: u64) -> u64 {
-    let is_there = |chunk: &&TierChunk| pool.is_of_fast_tier(chunk) == (target == PlacementClass::Fast);
+fn room_for_data(pool: &TierPool, target: DataTier, wanted_bytes: u64) -> u64 {
+    let is_there = |chunk: &&TierChunk| {
+        pool.is_of_fast_tier(chunk) == (target.side == PlacementClass::Fast)
+            && target.rank.is_none_or(|rank| rank == pool.chunk_rank(chunk))
+    };
     let data = || pool.chunks.iter().filter(|chunk| chunk.content() == Content::Data);
     let spare = |chunk: &TierChunk| chunk.length_bytes.saturating_sub(chunk.used_bytes);
     let mut room_bytes: u64 = data().filter(is_there).map(spare).sum();
     let Some(kind) = data().map(|chunk| chunk.kind).next() else { return room_bytes };
     let mut space = DeviceGaps::today(pool);
     while room_bytes < wanted_bytes {
-        let Some(chunk) = space.place(kind, target, &[]) else { break };
+        let Some(chunk) = space.place_data(kind, target) else { break };
         space.take(&chunk);
         room_bytes = room_bytes.saturating_add(chunk.chunk_bytes);
     }
@@ -322,10 +339,10 @@ fn room_for_data(pool: &TierPool, target: PlacementClass, wanted_bytes: u64) -> 
 
 impl fmt::Display for NoRoom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { class, content, wanted_bytes, room_bytes } = self;
+        let Self { name, content, wanted_bytes, room_bytes, .. } = self;
         write!(
             f,
-            "no room for {content} on the {class} devices: {wanted_bytes} bytes are to be moved, and \
+            "no room for {content} on the {name} devices: {wanted_bytes} bytes are to be moved, and \
              {room_bytes} would fit"
         )
     }

@@ -1,6 +1,6 @@
 //! Reasons for which data of a file lies on devices of one class or the other.
 
-use crate::placement::PlacementClass;
+use crate::placement::{DataTier, PlacementClass};
 use std::fmt;
 
 /// Facts of a file and of a chunk that a part of it lies in.
@@ -8,12 +8,14 @@ use std::fmt;
 pub struct Location {
     /// The chunk is on fast devices alone, and bulk ones are for data.
     pub is_fast: bool,
+    /// Rank of the chunk's slowest device.
+    pub rank: u8,
     /// The chunk is of the write-back tier.
     pub is_write_back: bool,
     /// Another file, or a snapshot, has the extent as well.
     pub is_shared: bool,
     /// Mark of the file.
-    pub mark: Option<PlacementClass>,
+    pub mark: Option<DataTier>,
     /// The file is not larger than small files are.
     pub is_small: bool,
 }
@@ -29,9 +31,9 @@ pub enum LocationReason {
     Small,
     /// Data that waits to be destaged.
     WriteBack,
-    /// Data on the other class that is shared: it moves when all that have it agree.
+    /// Data on another class that is shared: it moves when all that have it agree.
     Shared,
-    /// Data on the other class: its own was full, or the wish is newer than the data.
+    /// Data on another class: its own was full, or the wish is newer than the data.
     Spilled,
     /// The pool makes no difference, or the kernel places its data.
     NoTiers,
@@ -63,8 +65,8 @@ impl fmt::Display for LocationReason {
             Self::Marked => "marked by user.brindle.tier",
             Self::Small => "small files",
             Self::WriteBack => "waits in the write-back tier to be destaged",
-            Self::Shared => "on the other class, shared with a snapshot or clone",
-            Self::Spilled => "on the other class: its own was full, or the wish is newer",
+            Self::Shared => "on another class, shared with a snapshot or clone",
+            Self::Spilled => "on another class: its own was full, or the wish is newer",
             Self::NoTiers => "no tiers of data",
         })
     }
@@ -74,11 +76,12 @@ impl Location {
     /// Reason for it.
     pub fn reason(&self) -> LocationReason {
         let wish = match (self.mark, self.is_small) {
-            (Some(class), _) => class,
-            (None, true) => PlacementClass::Fast,
-            (None, false) => PlacementClass::Bulk,
+            (Some(tier), _) => tier,
+            (None, true) => PlacementClass::Fast.into(),
+            (None, false) => PlacementClass::Bulk.into(),
         };
-        let is_right = self.is_fast == (wish == PlacementClass::Fast);
+        let is_right = self.is_fast == (wish.side == PlacementClass::Fast)
+            && wish.rank.is_none_or(|rank| rank == self.rank);
         match (self.mark, is_right) {
             _ if self.is_write_back => LocationReason::WriteBack,
             (Some(_), true) => LocationReason::Marked,
@@ -94,21 +97,30 @@ impl Location {
 mod tests {
     use super::*;
 
-    const LARGE_ON_BULK: Location =
-        Location { is_fast: false, is_write_back: false, is_shared: false, mark: None, is_small: false };
+    const LARGE_ON_BULK: Location = Location {
+        is_fast: false,
+        rank: 0,
+        is_write_back: false,
+        is_shared: false,
+        mark: None,
+        is_small: false,
+    };
 
     #[test]
     fn each_location_has_its_reason() {
         let fast = Location { is_fast: true, ..LARGE_ON_BULK };
-        let marked = Some(PlacementClass::Fast);
+        let marked = Some(PlacementClass::Fast.into());
+        let smr = Some(DataTier { side: PlacementClass::Bulk, rank: Some(3) });
         for (location, reason) in [
             (LARGE_ON_BULK, LocationReason::Data),
             (Location { is_small: true, ..fast }, LocationReason::Small),
             (Location { mark: marked, ..fast }, LocationReason::Marked),
             (
-                Location { mark: Some(PlacementClass::Bulk), is_small: true, ..LARGE_ON_BULK },
+                Location { mark: Some(PlacementClass::Bulk.into()), is_small: true, ..LARGE_ON_BULK },
                 LocationReason::Marked,
             ),
+            (Location { mark: smr, rank: 3, ..LARGE_ON_BULK }, LocationReason::Marked),
+            (Location { mark: smr, rank: 2, ..LARGE_ON_BULK }, LocationReason::Spilled),
             (Location { is_write_back: true, ..fast }, LocationReason::WriteBack),
             (Location { is_shared: true, ..fast }, LocationReason::Shared),
             (fast, LocationReason::Spilled),

@@ -132,7 +132,8 @@ mod tests {
 
     #[test]
     fn pieces_are_in_physical_order_with_their_kinds() {
-        let device = |devid, class| TierDevice { devid: DevId::new(devid), class, total_bytes: 1000 };
+        let device =
+            |devid, class| TierDevice { devid: DevId::new(devid), class, rank: 0, total_bytes: 1000 };
         let (data, metadata) = (BlockGroupType::DATA, BlockGroupType::METADATA);
         let chunks = vec![
             chunk(1, data, &[(1, 500)]),
@@ -142,7 +143,7 @@ mod tests {
             chunk(5, data, &[(2, 600)]),
         ];
         let devices = vec![device(1, PlacementClass::Fast), device(2, PlacementClass::Bulk)];
-        let pool = TierPool { devices, chunks, is_ours: true };
+        let pool = TierPool { devices, chunks, is_ours: true, ..TierPool::default() };
         let found = strips(&pool, true);
         let shown = |strip: &Strip| -> Vec<(u64, PieceKind, bool)> {
             strip.pieces.iter().map(|piece| (piece.start, piece.kind, piece.is_misplaced)).collect()

@@ -2,7 +2,9 @@ use super::distribution::distributions;
 use super::plan::{DEVICE_BYTES_MIN, NoRoom, Plan, Wanted, fences_for, highest, plan};
 use super::shortage::{Shortage, all_shortages};
 use super::*;
-use crate::placement::{ChunkLimits, ChunkRequest, DeviceSummary, PlacementMode, STRIP_BYTES, place_chunk};
+use crate::placement::{
+    ChunkLimits, ChunkRequest, DeviceSummary, PlacementMode, Ranks, STRIP_BYTES, place_chunk,
+};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -11,7 +13,7 @@ const GIB: u64 = 1 << 30;
 const ALL: Wanted = Wanted { metadata: true, data: true };
 
 fn device(devid: u64, class: PlacementClass, total_bytes: u64) -> TierDevice {
-    TierDevice { devid: DevId::new(devid), class, total_bytes }
+    TierDevice { devid: DevId::new(devid), class, rank: 0, total_bytes }
 }
 
 fn chunk(logical: u64, kind: BlockGroupType, used_bytes: u64, stripes: &[(u64, u64)]) -> TierChunk {
@@ -43,7 +45,7 @@ fn new_fast_devices() -> TierPool {
             chunk(2 * GIB, T::METADATA | T::RAID1, 100 * MIB, &[(1, 257 * MIB), (2, 257 * MIB)]),
             chunk(3 * GIB, T::DATA | T::RAID1, 200 * MIB, &[(1, 513 * MIB), (2, 513 * MIB)]),
         ],
-        is_ours: false,
+        ..TierPool::default()
     }
 }
 
@@ -248,6 +250,7 @@ fn kernel_places(pool: &TierPool, sizes: &BTreeMap<DevId, u64>, kind: BlockGroup
         devid: device.devid,
         class: device.class,
         hint: AllocationHint::DataPreferred,
+        rank: 0,
         max_available_bytes: gaps(device.devid).iter().map(length).max().unwrap_or(0).min(most),
         total_available_bytes: gaps(device.devid).iter().map(length).sum(),
     };
@@ -257,6 +260,7 @@ fn kernel_places(pool: &TierPool, sizes: &BTreeMap<DevId, u64>, kind: BlockGroup
         profile,
         mode: PlacementMode::Classic,
         tier: PlacementClass::Bulk,
+        ranks: Ranks::ALL,
         max_stripe_bytes: limits.max_stripe_bytes,
         max_chunk_bytes: limits.max_chunk_bytes,
         min_stripe_bytes: STRIP_BYTES,
@@ -327,7 +331,7 @@ fn grown() -> impl Strategy<Value = TierPool> {
         };
         let devices: Vec<TierDevice> = devices.iter().enumerate().map(device).collect();
         let sizes = devices.iter().map(|device| (device.devid, device.total_bytes)).collect();
-        let mut pool = TierPool { devices, chunks: Vec::new(), is_ours: false };
+        let mut pool = TierPool { devices, ..TierPool::default() };
         let kinds =
             [T::METADATA | mirrors, T::DATA, T::METADATA | T::DUP, T::DATA | T::RAID0, T::SYSTEM | T::RAID1];
         for (kind, index, percent) in lives {
@@ -414,7 +418,7 @@ proptest! {
 fn the_highest_chunk_is_moved_only_if_that_draws_a_fence_closer() {
     let mut pool = new_fast_devices();
     let moved = |pool: &TierPool| -> Vec<u64> {
-        let moves = highest(pool, PlacementClass::Bulk);
+        let moves = highest(pool, BlockGroupType::METADATA, PlacementClass::Bulk);
         moves.iter().map(|chunk| chunk.logical.get()).collect()
     };
     assert_eq!(moved(&pool), [0_u64; 0], "there is no gap below the data");
@@ -427,4 +431,68 @@ fn the_highest_chunk_is_moved_only_if_that_draws_a_fence_closer() {
     pool.chunks.remove(1);
     pool.chunks[0].stripes.iter_mut().for_each(|stripe| stripe.physical = Physical::new(GIB));
     assert_eq!(moved(&pool), [0_u64; 0]);
+}
+
+/// Devices 1 to 5: one NVMe, two SSDs, a disk and a shingled one, with a metadata chunk of each kind on some of them.
+fn pool_of_four_classes(profile: BlockGroupType, places: &[&[u64]]) -> TierPool {
+    let mut pool = TierPool { is_ours: true, ..TierPool::default() };
+    pool.classes.list(PlacementClass::Fast, &["nvme", "ssd"]).expect("names");
+    pool.classes.list(PlacementClass::Bulk, &["disk", "smr"]).expect("names");
+    let of_rank = |(devid, rank): (u64, u8)| TierDevice {
+        rank,
+        ..device(devid, if rank < 2 { PlacementClass::Fast } else { PlacementClass::Bulk }, 4 * GIB)
+    };
+    pool.devices = [(1, 0), (2, 1), (3, 1), (4, 2), (5, 3)].map(of_rank).into();
+    let metadata = |(number, devids): (usize, &&[u64])| {
+        let at = GIB * (number as u64 + 1);
+        let stripes: Vec<(u64, u64)> = devids.iter().map(|devid| (*devid, MIB + at / 4)).collect();
+        chunk(at, BlockGroupType::METADATA | profile, MIB, &stripes)
+    };
+    pool.chunks = places.iter().enumerate().map(metadata).collect();
+    pool
+}
+
+fn misplaced(pool: &TierPool) -> Vec<bool> {
+    pool.chunks.iter().map(|chunk| pool.is_misplaced(chunk)).collect()
+}
+
+#[test]
+fn metadata_belongs_on_the_fastest_classes_that_are_enough() {
+    let single = pool_of_four_classes(BlockGroupType::empty(), &[&[1], &[2], &[4], &[5]]);
+    assert_eq!(misplaced(&single), [false, true, true, true]);
+    assert_eq!(single.target_name(BlockGroupType::METADATA), "nvme");
+    let raid1 = BlockGroupType::RAID1;
+    let mirrored = pool_of_four_classes(raid1, &[&[1, 2], &[2, 3], &[1, 4], &[4, 5]]);
+    assert_eq!(misplaced(&mirrored), [false, false, true, true]);
+    assert_eq!(mirrored.target_name(BlockGroupType::METADATA | raid1), "nvme and ssd");
+    let four = pool_of_four_classes(BlockGroupType::RAID1C4, &[&[1, 2, 3, 4], &[1, 2, 4, 5]]);
+    assert_eq!(misplaced(&four), [false, true], "each fast device holds a copy");
+}
+
+#[test]
+fn fences_for_metadata_stand_around_all_but_its_classes() {
+    let mut pool = pool_of_four_classes(BlockGroupType::empty(), &[&[2], &[4]]);
+    pool.is_ours = false;
+    let plan = plan(&pool, ALL);
+    let [pass] = &plan.passes[..] else { panic!("{plan:?}") };
+    assert_eq!((pass.moves.len(), &pass.target_name[..]), (2, "nvme"));
+    let fenced: Vec<u64> = pass.fences.iter().map(|fence| fence.devid.get()).collect();
+    assert_eq!(fenced, [2, 3, 4, 5]);
+}
+
+#[test]
+fn all_fast_devices_count_if_the_fastest_class_is_full() {
+    let mut pool = pool_of_four_classes(BlockGroupType::empty(), &[&[1], &[2], &[4]]);
+    pool.chunks[0].stripes[0].physical = Physical::new(MIB);
+    pool.devices[0].total_bytes = 257 * MIB;
+    pool.chunks[0].used_bytes = pool.chunks[0].length_bytes;
+    let by_rank = plan(&pool, ALL);
+    assert_eq!(by_rank.refusals.iter().map(|refusal| &refusal.name[..]).collect::<Vec<_>>(), ["nvme"]);
+    let settled = pool.clone().settled();
+    assert_eq!(misplaced(&settled), [false, false, true]);
+    let plan = plan(&settled, ALL);
+    assert_eq!((plan.chunks(), plan.refusals.len()), (1, 0));
+    // With room it counts.
+    pool.devices[0].total_bytes = 4 * GIB;
+    assert_eq!(misplaced(&pool.settled()), [false, true, true]);
 }

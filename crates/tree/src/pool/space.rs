@@ -16,7 +16,7 @@ use crate::transaction::Need;
 use brindle_device::WritableDevice;
 use brindle_ondisk::{BlockGroupType, DevId, Logical, Profile};
 use brindle_policy::log::{LogEverywhere, LogPlacement, LogProfile};
-use brindle_policy::placement::{AllocationHint, PlacementMode};
+use brindle_policy::placement::{AllocationHint, DataTier, PlacementMode};
 use brindle_policy::writeback::{DataPlace, WriteBackMode};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -154,6 +154,16 @@ impl Pool {
     /// Returns true if data may stay on fast devices: these are enough for the profile of data, or there is such data.
     pub fn has_fast_data_tier(&self) -> bool {
         self.changes().is_ok_and(|changes| changes.space.has_fast_data_tier())
+    }
+
+    /// The devices that a mark names, `fast`, `bulk` or a class that the pool has.
+    pub fn tier_named(&self, name: &[u8]) -> Option<DataTier> {
+        self.changes().ok().and_then(|changes| changes.space.tier_named(name))
+    }
+
+    /// Tier of an extent that files with these wishes share.
+    pub fn tier_of_owners(&self, owners: &[DataTier]) -> DataTier {
+        self.changes().map_or_else(|_| DataTier::default(), |changes| changes.space.tier_of_owners(owners))
     }
 
     /// Returns true if data placement distinguishes fast and bulk devices.

@@ -14,15 +14,16 @@ use crate::log_writer::replayed::LogTree;
 use crate::refs::DataRange;
 use crate::relocate::destage::Destaging;
 use crate::relocate::{Observer, Relocation, Relocator};
-use crate::settings::{PoolSettings, stored, stored_log_profile};
+use crate::settings::{PoolSettings, stored, stored_classes, stored_log_profile};
 use crate::statistics::Statistics;
 use crate::transaction::exclusive::ExclusiveOperation;
 use crate::tree::Tree;
 use brindle_ondisk::item::DevStats;
 use brindle_ondisk::{DevId, Key, Logical};
+use brindle_policy::class::{ClassesProblem, DeviceClasses};
 use brindle_policy::defragment::Scatter;
 use brindle_policy::log::LogProfile;
-use brindle_policy::placement::PlacementClass;
+use brindle_policy::placement::{DataTier, PlacementClass};
 use brindle_volume::{DeviceStatus, SuperblockScrub};
 use std::sync::Arc;
 
@@ -95,7 +96,7 @@ impl Pool {
         alone: &ExclusiveOperation<'_>,
         start: Logical,
         extents: &[DataRange],
-        to: PlacementClass,
+        to: DataTier,
         observer: Observer<'_>,
     ) -> Result<Relocation, TreeError> {
         Relocator::of(self.transactions_of(alone)?).move_data(start, extents, to, observer)
@@ -173,6 +174,32 @@ impl Pool {
     /// A pool that is not written.
     pub fn set_log_profile(&self, profile: LogProfile) -> Result<(), TreeError> {
         settings::store_log_profile(self.transactions()?, profile)
+    }
+
+    /// Classes of devices that are stored in the pool, or the reason for which they can't be understood.
+    ///
+    /// # Errors
+    /// A device tree that can't be read.
+    pub fn stored_classes(&self) -> Result<Result<DeviceClasses, ClassesProblem>, TreeError> {
+        stored_classes(self)
+    }
+
+    /// Stores other classes of devices, and hints that agree with those of devices that are of another class now; counts from the next
+    /// chunk on. Durable with the next commit.
+    ///
+    /// # Errors
+    /// A pool that is not written.
+    pub fn set_classes(&self, classes: &DeviceClasses) -> Result<(), TreeError> {
+        let transactions = self.transactions()?;
+        let devices = self.volume().devices();
+        let before = self.stored_classes()?.unwrap_or_default();
+        let mut classes = classes.clone();
+        classes.retain(|uuid| devices.iter().any(|device| device.uuid == *uuid));
+        let moves = |device: &&DeviceStatus| before.side(&device.uuid) != classes.side(&device.uuid);
+        let side = |device: &DeviceStatus| Some((device.devid, classes.side(&device.uuid)?));
+        let sides: Vec<(DevId, PlacementClass)> = devices.iter().filter(moves).filter_map(side).collect();
+        settings::store_classes(transactions, &classes)?;
+        self.changes()?.space.set_sides(self, &sides)
     }
 
     /// The devices, and what each has got wrong since its statistics were reset.

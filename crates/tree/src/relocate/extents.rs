@@ -11,7 +11,7 @@ use crate::refs::DataRange;
 use crate::space::close::GroupStatus;
 use crate::space::data::TierChoice;
 use brindle_ondisk::Logical;
-use brindle_policy::placement::PlacementClass;
+use brindle_policy::placement::DataTier;
 use std::ops::ControlFlow;
 
 /// Upper bound on extents without room that are passed over.
@@ -26,7 +26,7 @@ impl Relocator<'_> {
         &self,
         start: Logical,
         extents: &[DataRange],
-        to: PlacementClass,
+        to: DataTier,
         observer: Observer<'_>,
     ) -> Result<Relocation, TreeError> {
         assert!(extents.is_sorted_by_key(|range| range.start), "they are in order");
@@ -52,7 +52,7 @@ impl Relocator<'_> {
         &self,
         group: &GroupStatus,
         extents: &[DataRange],
-        to: PlacementClass,
+        to: DataTier,
         moved: &mut Moved,
         observer: Observer<'_>,
     ) -> Result<ControlFlow<()>, TreeError> {

@@ -12,7 +12,8 @@ use crate::error::TreeError;
 use crate::store::Store;
 use brindle_interval::Interval;
 use brindle_ondisk::{BlockGroupType, Logical, RootId, to_u64, to_usize};
-use brindle_policy::placement::PlacementMode;
+use brindle_policy::placement::{PlacementMode, Ranks};
+use brindle_policy::writeback::DataPlace;
 use brindle_sync::Rank;
 use std::cmp::Reverse;
 
@@ -74,11 +75,20 @@ impl Space {
             TierChoice::Preferred(tier) => self.data_contents(tier),
             TierChoice::Only(tier) => &self.data_contents(tier)[..1],
         };
+        let (place, is_strict) = match tier {
+            TierChoice::Preferred(place) => (place, false),
+            TierChoice::Only(place) => (place, true),
+        };
+        // A class that is asked for is the first step.
+        let steps_max = if is_strict && matches!(place, DataPlace::Class(..)) { 1 } else { usize::MAX };
         for content in contents {
-            taken = self.take_from(store, *content, bounds, hint, matches!(tier, TierChoice::Only(_)));
-            match &taken {
-                Err(TreeError::NoSpace(_)) => {}
-                _ => return taken,
+            let steps = self.lock().steps(*content, place);
+            for ranks in steps.into_iter().take(steps_max) {
+                taken = self.take_from(store, (*content, ranks), bounds, hint, is_strict);
+                match &taken {
+                    Err(TreeError::NoSpace(_)) => {}
+                    _ => return taken,
+                }
             }
         }
         taken
@@ -114,7 +124,7 @@ impl Space {
     fn take_from(
         &self,
         store: &Store,
-        content: Content,
+        (content, ranks): (Content, Ranks),
         (least, most): (u64, u64),
         hint: Option<Logical>,
         is_strict: bool,
@@ -125,28 +135,30 @@ impl Space {
         loop {
             let unknown = {
                 let mut state = self.lock();
-                if let Some(span) = state.take_data(content, (good, most), hint, self.sectorsize, true) {
+                if let Some(span) =
+                    state.take_data((content, ranks), (good, most), hint, self.sectorsize, true)
+                {
                     self.note_taken(&mut state, content, span);
                     return Ok(span);
                 }
-                let unknown = state.next_unknown(content).filter(|_| look_ups < LOOK_UPS_MAX);
+                let unknown = state.next_unknown(content, ranks).filter(|_| look_ups < LOOK_UPS_MAX);
                 if unknown.is_none() && may_make_chunk {
                     may_make_chunk = false;
                     let mode = if is_strict { PlacementMode::Strict } else { self.mode(&state) };
-                    if self.make_chunk_as(store, &mut state, content, mode).is_ok() {
+                    if self.make_chunk_as(store, &mut state, content, mode, ranks).is_ok() {
                         continue;
                     }
                 }
                 for spares in [true, false] {
                     if unknown.is_none()
                         && let Some(span) =
-                            state.take_data(content, (least, most), hint, self.sectorsize, spares)
+                            state.take_data((content, ranks), (least, most), hint, self.sectorsize, spares)
                     {
                         self.note_taken(&mut state, content, span);
                         return Ok(span);
                     }
                 }
-                unknown.or_else(|| state.next_unknown(content))
+                unknown.or_else(|| state.next_unknown(content, ranks))
             };
             match unknown {
                 Some(group) => self.look_up(store, group)?,
@@ -173,7 +185,7 @@ impl Space {
             let unknown = {
                 let state = self.lock();
                 let longest = state.longest_run(content, self.nodesize);
-                let unknown = state.next_unknown(content).filter(|_| look_ups < LOOK_UPS_MAX);
+                let unknown = state.next_unknown(content, Ranks::ALL).filter(|_| look_ups < LOOK_UPS_MAX);
                 match unknown {
                     Some(unknown) if longest < enough => unknown,
                     _ => return Ok(longest),
@@ -190,7 +202,11 @@ impl Space {
         loop {
             let unknown = {
                 let state = self.lock();
-                if state.totals(content).looked_up >= bytes { None } else { state.next_unknown(content) }
+                if state.totals(content).looked_up >= bytes {
+                    None
+                } else {
+                    state.next_unknown(content, Ranks::ALL)
+                }
             };
             match unknown {
                 Some(group) => self.look_up(store, group)?,
@@ -210,21 +226,25 @@ pub(crate) fn block_kind(tree: RootId) -> BlockGroupType {
 
 impl State {
     /// Block group with most room of those not looked up.
-    fn next_unknown(&self, content: Content) -> Option<u64> {
-        let unknown = self.candidates(content).filter(|group| group.free.is_none() && group.available() > 0);
+    fn next_unknown(&self, content: Content, ranks: Ranks) -> Option<u64> {
+        let unknown =
+            self.candidates(content, ranks).filter(|group| group.free.is_none() && group.available() > 0);
         unknown.max_by_key(|group| (group.available(), Reverse(group.start))).map(|group| group.start)
     }
 
-    fn candidates(&self, content: Content) -> impl Iterator<Item = &Group> {
+    fn candidates(&self, content: Content, ranks: Ranks) -> impl Iterator<Item = &Group> {
         // Chunks of the write-back tier that were made when waiting data was to have another profile are only emptied.
         let chosen = (content == Content::WriteBack).then(|| self.profile(content));
-        let is_meant = move |group: &&Group| chosen.is_none() || group.kind.profile() == chosen;
+        let is_meant = move |group: &&Group| {
+            ranks.contains(group.rank) && (chosen.is_none() || group.kind.profile() == chosen)
+        };
         self.groups().filter(move |group| group.is_open() && group.content() == content && is_meant(group))
     }
 
     /// The group that something may be taken from at an address.
-    fn candidate_at(&self, content: Content, at: u64) -> Option<&Group> {
-        let may = |group: &&Group| group.is_open() && group.role != Role::Avoided;
+    fn candidate_at(&self, (content, ranks): (Content, Ranks), at: u64) -> Option<&Group> {
+        let may =
+            |group: &&Group| group.is_open() && group.role != Role::Avoided && ranks.contains(group.rank);
         let is_meant = |group: &&Group| group.content() == content && self.is_of_chosen_profile(group);
         self.group_of(at).filter(|group| may(group) && is_meant(group))
     }
@@ -233,10 +253,11 @@ impl State {
     fn take_run(&mut self, content: Content, wanted: u64, nodesize: u64, spares: bool) -> Option<Interval> {
         let next = self.next_blocks[content];
         let enough = wanted.min(RUN_BYTES.max(nodesize));
-        let near =
-            next.and_then(|at| self.candidate_at(content, at)?.room_at(at, (enough, wanted), nodesize));
+        let near = next.and_then(|at| {
+            self.candidate_at((content, Ranks::ALL), at)?.room_at(at, (enough, wanted), nodesize)
+        });
         let bounds = (nodesize, wanted);
-        let span = near.or_else(|| self.best_room(content, bounds, nodesize, false, spares))?;
+        let span = near.or_else(|| self.best_room((content, Ranks::ALL), bounds, nodesize, false, spares))?;
         self.next_blocks[content] = Some(span.end);
         self.reserve(span);
         Some(span)
@@ -245,16 +266,16 @@ impl State {
     /// Takes an extent of data. `spares`: not of groups that are to be avoided.
     fn take_data(
         &mut self,
-        content: Content,
+        (content, ranks): (Content, Ranks),
         bounds: (u64, u64),
         hint: Option<Logical>,
         sectorsize: u64,
         spares: bool,
     ) -> Option<Interval> {
         let places = [hint.map(Logical::get), self.next_data[content]];
-        let near = |at: u64| self.candidate_at(content, at)?.room_at(at, bounds, sectorsize);
+        let near = |at: u64| self.candidate_at((content, ranks), at)?.room_at(at, bounds, sectorsize);
         let near = places.into_iter().flatten().find_map(near);
-        let span = near.or_else(|| self.best_room(content, bounds, sectorsize, true, spares))?;
+        let span = near.or_else(|| self.best_room((content, ranks), bounds, sectorsize, true, spares))?;
         self.next_data[content] = Some(span.end);
         self.reserve(span);
         Some(span)
@@ -263,14 +284,14 @@ impl State {
     /// The best room in any group: of the pool's profile rather than of others, then as long as is wanted.
     fn best_room(
         &self,
-        content: Content,
+        (content, ranks): (Content, Ranks),
         bounds: (u64, u64),
         unit: u64,
         tight: bool,
         spares: bool,
     ) -> Option<Interval> {
         let profile = self.profile(content);
-        let groups = self.candidates(content).filter(|group| !spares || group.role != Role::Avoided);
+        let groups = self.candidates(content, ranks).filter(|group| !spares || group.role != Role::Avoided);
         let rooms = groups.filter_map(|group| {
             let room = group.best_room(bounds, unit, tight)?;
             Some(((group.kind.profile() == Some(profile), room.length(), Reverse(room.start)), room))
@@ -280,7 +301,7 @@ impl State {
 
     /// The longest run of tree blocks that could be taken.
     fn longest_run(&self, content: Content, nodesize: u64) -> u64 {
-        let groups = self.candidates(content).filter(|group| group.role != Role::Avoided);
+        let groups = self.candidates(content, Ranks::ALL).filter(|group| group.role != Role::Avoided);
         let rooms = groups.filter_map(|group| group.best_room((nodesize, u64::MAX), nodesize, false));
         rooms.map(|room| room.length()).max().unwrap_or(0)
     }

@@ -14,7 +14,7 @@ use brindle_ondisk::{
     SYS_CHUNK_ARRAY_SIZE, to_usize,
 };
 use brindle_policy::placement::{
-    ChunkLimits, ChunkPlan, ChunkRequest, PlacementClass, PlacementMode, STRIP_BYTES, place_chunk,
+    ChunkLimits, ChunkPlan, ChunkRequest, PlacementClass, PlacementMode, Ranks, STRIP_BYTES, place_chunk,
 };
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -88,16 +88,17 @@ impl Space {
         content: Content,
     ) -> Result<(), TreeError> {
         let mode = self.mode(state);
-        self.make_chunk_as(store, state, content, mode)
+        self.make_chunk_as(store, state, content, mode, Ranks::ALL)
     }
 
-    /// The same, where the class of devices weighs as much as is said.
+    /// The same, on devices of these ranks, where the class of devices weighs as much as is said.
     pub(super) fn make_chunk_as(
         &self,
         store: &Store,
         state: &mut State,
         content: Content,
         mode: PlacementMode,
+        ranks: Ranks,
     ) -> Result<(), TreeError> {
         if content != Content::System {
             let pending = state.unwritten_chunks.len() + state.to_remove.len() + state.devices.len();
@@ -105,12 +106,12 @@ impl Space {
             if state.totals(Content::System).available < blocks * u64::from(store.nodesize()) {
                 // If there is no room for another one, this one may still do.
                 let mode = self.mode(state);
-                if let Err(error) = self.place(store, state, Content::System, mode) {
+                if let Err(error) = self.place(store, state, Content::System, mode, Ranks::ALL) {
                     tracing::debug!("no further system chunk: {error}");
                 }
             }
         }
-        self.place(store, state, content, mode)
+        self.place(store, state, content, mode, ranks)
     }
 
     fn place(
@@ -119,13 +120,14 @@ impl Space {
         state: &mut State,
         content: Content,
         mode: PlacementMode,
+        ranks: Ranks,
     ) -> Result<(), TreeError> {
         if content == Content::WriteBack && !state.has_room_for_write_back_chunk() {
             return Err(TreeError::NoSpace("the write-back tier has as many chunks as it may".to_owned()));
         }
         let profile = state.profile(content);
         self.warn_if_reduced(state, content, profile);
-        let request = ChunkRequest { mode, ..self.request(store, state, content) };
+        let request = ChunkRequest { mode, ranks, ..self.request(store, state, content) };
         let plan = place_chunk(&state.summaries_for(content), &request)
             .map_err(|error| TreeError::NoSpace(error.to_string()))?;
         if content == Content::System && !fits_superblock(state, plan.stripes.len()) {
@@ -164,6 +166,7 @@ impl Space {
                 Content::FastData | Content::WriteBack => PlacementClass::Fast,
                 _ => PlacementClass::Bulk,
             },
+            ranks: Ranks::ALL,
             max_stripe_bytes: limits.max_stripe_bytes,
             max_chunk_bytes: limits.max_chunk_bytes,
             min_stripe_bytes: MIN_STRIPE_BYTES,

@@ -11,6 +11,7 @@ use crate::error::TreeError;
 use crate::space::metadata::Load;
 use crate::store::Store;
 use brindle_ondisk::{BlockGroupType, DevId, Logical, Profile};
+use brindle_policy::placement::{DataTier, PlacementClass};
 use brindle_policy::writeback::DataPlace;
 
 /// Blocks of the chunk tree that must fit elsewhere before a group with some of them is closed, besides these.
@@ -37,6 +38,8 @@ pub struct GroupStatus {
     pub is_fast: bool,
     /// True for a group of the write-back tier.
     pub is_write_back: bool,
+    /// Rank of its slowest device, where the owner has listed classes.
+    pub rank: Option<u8>,
     /// Device and start of each stripe.
     pub stripes: Vec<(DevId, u64)>,
     /// Bytes that each stripe takes.
@@ -46,12 +49,14 @@ pub struct GroupStatus {
 impl Space {
     /// The block groups that there are, by their addresses.
     pub(crate) fn block_groups(&self) -> Vec<GroupStatus> {
-        self.lock().groups().map(GroupStatus::of).collect()
+        let state = self.lock();
+        state.groups().map(|group| GroupStatus::of(&state, group)).collect()
     }
 
     /// The block group that begins at an address, if there is one (any more).
     pub(crate) fn block_group(&self, start: Logical) -> Option<GroupStatus> {
-        self.lock().group(start.get()).map(GroupStatus::of)
+        let state = self.lock();
+        state.group(start.get()).map(|group| GroupStatus::of(&state, group))
     }
 
     /// From these block groups space is taken only where no chunk can be made instead; no others are avoided then.
@@ -164,10 +169,11 @@ impl GroupStatus {
     /// Place that the group's data belongs to, were the group not there.
     pub(crate) fn place_elsewhere(&self) -> DataPlace {
         // What waits is destaged.
-        if self.is_fast { DataPlace::Fast } else { DataPlace::Bulk }
+        let side = if self.is_fast { PlacementClass::Fast } else { PlacementClass::Bulk };
+        DataTier { side, rank: self.rank.filter(|_| !self.is_write_back) }.into()
     }
 
-    fn of(group: &Group) -> Self {
+    fn of(state: &State, group: &Group) -> Self {
         Self {
             start: Logical::new(group.start),
             length: group.length,
@@ -178,6 +184,7 @@ impl GroupStatus {
             writable: group.writable,
             is_fast: group.content() == Content::FastData,
             is_write_back: group.content() == Content::WriteBack,
+            rank: state.has_classes().then_some(group.rank),
             stripes: group.stripes.clone(),
             stripe_bytes: group.stripe_bytes,
         }

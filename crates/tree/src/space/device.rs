@@ -43,6 +43,8 @@ impl Device {
             devid: self.devid,
             class: self.class,
             hint: self.hint,
+            // Of the pool's classes, which the device does not know.
+            rank: 0,
             max_available_bytes: self.free.longest().map_or(0, |longest| whole(longest.length())),
             total_available_bytes: self.free.bytes(),
         }

@@ -60,6 +60,8 @@ pub(crate) struct Group {
     pub(super) is_fresh: bool,
     /// True in a pool with two classes of devices if it lies on fast ones alone.
     pub(super) is_fast: bool,
+    /// Rank of its class: that of its slowest device.
+    pub(super) rank: u8,
     /// True if the pool has it as a chunk of the write-back tier.
     pub(super) is_write_back: bool,
 }

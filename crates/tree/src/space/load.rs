@@ -24,6 +24,7 @@ use crate::store::cursor::Readahead;
 use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::item::BlockGroupItem;
 use brindle_ondisk::{CompatRo, Defect, Item, Key, KeyType, ObjectId, Physical, RootId};
+use brindle_policy::class::DeviceClasses;
 use brindle_policy::placement::PlacementClass;
 use brindle_volume::{ChunkStatus, WritableDeviceStatus};
 use std::collections::BTreeMap;
@@ -66,6 +67,10 @@ impl Space {
             Some(told) => told,
             None => settings::stored_log_profile(store)?,
         };
+        state.classes = settings::stored_classes(store)?.unwrap_or_else(|problem| {
+            tracing::warn!("the classes of devices that the pool stores count for nothing: {problem}");
+            DeviceClasses::default()
+        });
         self.update_tiers(&mut state);
         for chunk in store.volume().chunks() {
             state.add(self.load_group(store, &chunk, options.recount)?);
@@ -219,6 +224,7 @@ pub(super) fn new_group(chunk: &ChunkStatus) -> Group {
         written_used: None,
         is_fresh: false,
         is_fast: false,
+        rank: 0,
         is_write_back: false,
     }
 }

@@ -25,6 +25,7 @@
 
 pub(crate) mod allocate;
 pub(crate) mod chunks;
+mod classes;
 pub(crate) mod close;
 pub(crate) mod data;
 mod delta;

@@ -7,6 +7,7 @@ use super::reserve::LogReserveState;
 use super::writeback_tier::WriteBackTier;
 use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::{BlockGroupType, DevId, Physical, Profile, Uuid};
+use brindle_policy::class::DeviceClasses;
 use brindle_policy::log::{LogEverywhere, LogPlacement, LogProfile};
 use brindle_policy::placement::PlacementMode;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -58,6 +59,10 @@ pub(super) struct State {
     pub(super) placement: PlacementMode,
     /// The fast devices, of a pool that has both classes and makes a difference; see [`super::tiers`].
     pub(super) fast: Option<BTreeSet<DevId>>,
+    /// Classes of devices within fast and bulk ones; see [`super::classes`].
+    pub(super) classes: DeviceClasses,
+    /// Rank of each device's class.
+    pub(super) ranks: BTreeMap<DevId, u8>,
     /// Ranges that the running transaction has freed.
     pub(super) pinned: IntervalSet<u64>,
     /// Ranges freed by the transaction that is being made durable.
@@ -171,6 +176,7 @@ impl State {
     /// Adds a group.
     pub(super) fn add(&mut self, mut group: Group) {
         group.is_fast = self.lies_on_fast_devices(&group);
+        group.rank = self.rank_of(&group);
         group.is_write_back = self.write_back.chunks.contains_key(&group.start);
         self.forget_conclusions();
         self.next_chunk = self.next_chunk.max(group.end());

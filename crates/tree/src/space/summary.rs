@@ -5,6 +5,7 @@ use super::group::{Content, Group};
 use super::state::{State, content};
 use crate::store::Store;
 use brindle_ondisk::{BlockGroupType, DevId, Profile};
+use brindle_policy::class::DeviceClasses;
 use brindle_policy::placement::{
     AllocationHint, Fit, PlacementClass, PlacementMode, classes, room_at_best, room_for,
 };
@@ -27,6 +28,8 @@ pub struct SpaceSummary {
     pub placement: PlacementMode,
     /// True if data placement distinguishes fast and bulk devices.
     pub has_tiers: bool,
+    /// Classes of devices that the mount goes by.
+    pub classes: DeviceClasses,
     /// Room for data on devices that are for data.
     pub data_room: Room,
     /// Room for small files' and marked data on fast devices.
@@ -96,6 +99,8 @@ pub struct DeviceSpace {
     pub unallocated_bytes: u64,
     /// Class that counts.
     pub class: PlacementClass,
+    /// Rank of its class among those that the owner has listed.
+    pub rank: u8,
     /// Hint that the pool stores.
     pub hint: AllocationHint,
     /// The same as a number, which may be an unknown one.
@@ -125,6 +130,7 @@ impl Space {
             total_bytes: device.total_bytes,
             unallocated_bytes: device.free.bytes(),
             class,
+            rank: state.ranks.get(&device.devid).copied().unwrap_or(0),
             hint: device.hint,
             stored_type: device.stored_type,
         };
@@ -137,6 +143,7 @@ impl Space {
             kept_back_bytes: kept.freeing + kept.commit,
             placement: state.placement,
             has_tiers: state.fast.is_some(),
+            classes: state.classes.clone(),
             data_room: self
                 .room(store, &state, content(self.is_mixed, BlockGroupType::DATA))
                 .less(state.promised_data + state.kept_for_destaging()),

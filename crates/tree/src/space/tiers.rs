@@ -172,6 +172,7 @@ impl Space {
     /// Finds out which devices are fast, and sorts the groups accordingly.
     pub(super) fn update_tiers(&self, state: &mut State) {
         let classes = classes(&state.summaries());
+        state.update_ranks(&classes);
         let has = |class| classes.contains(&class);
         let makes_difference = state.placement != PlacementMode::Classic && !self.is_mixed;
         let has_tiers = makes_difference && has(PlacementClass::Fast) && has(PlacementClass::Bulk);
@@ -200,9 +201,13 @@ impl Space {
         match (content(self.is_mixed, BlockGroupType::DATA), place) {
             (Content::Mixed, _) => &[Content::Mixed],
             _ if state.fast.is_none() => &[Content::Data],
-            (_, DataPlace::Fast) => &[Content::FastData, Content::Data],
+            (_, DataPlace::Fast | DataPlace::Class(PlacementClass::Fast, _)) => {
+                &[Content::FastData, Content::Data]
+            }
             _ if state.placement == PlacementMode::Strict => &[Content::Data],
-            (_, DataPlace::Bulk) => &[Content::Data, Content::FastData],
+            (_, DataPlace::Bulk | DataPlace::Class(PlacementClass::Bulk, _)) => {
+                &[Content::Data, Content::FastData]
+            }
             (_, DataPlace::WriteBack) => &[Content::WriteBack, Content::Data, Content::FastData],
         }
     }
@@ -233,8 +238,17 @@ impl State {
         tolerated.map(|attributes| attributes.tolerated_failures).max().unwrap_or(0)
     }
 
-    /// Facts about the devices for placement. The user's class counts more than the stored one.
+    /// Facts about the devices for placement.
     pub(super) fn summaries(&self) -> Vec<DeviceSummary> {
+        let mut summaries = self.summaries_of_sides();
+        for (summary, device) in summaries.iter_mut().zip(&self.devices) {
+            summary.rank = self.ranks.get(&device.devid).copied().unwrap_or(0);
+        }
+        summaries
+    }
+
+    /// The same, as far as the sides go. The user's class counts more than the stored one.
+    fn summaries_of_sides(&self) -> Vec<DeviceSummary> {
         let mut summaries: Vec<DeviceSummary> = self.devices.iter().map(Device::summary).collect();
         if self.devices.iter().all(|device| device.chosen.is_none()) {
             return summaries;

@@ -67,7 +67,7 @@ pub(crate) fn run(command: &MapCommand) -> Result<ExitCode> {
         let labelled = |(strip, device): &(Strip, Option<&ClassifiedDevice>)| Labelled {
             strip: strip.clone(),
             name: device.map_or_else(String::new, name_of),
-            class: device.map_or_else(String::new, |device| device.class.0.to_string()),
+            class: device.map_or_else(String::new, |device| facts.shown_class(device)),
         };
         let title = format!("Pool {}", facts.fsid);
         Picture { title, strips: strips.iter().map(labelled).collect() }.draw()
@@ -104,6 +104,8 @@ fn strip_json(strip: &Strip, device: Option<&ClassifiedDevice>) -> Value {
         "devid": strip.devid.get(),
         "path": path.map(|path| path.display().to_string()),
         "class": device.map(|device| device.class.0.to_string()),
+        "class_name": device.map(|device| &device.class_name),
+        "rank": device.map(|device| device.rank),
         "total_bytes": strip.total_bytes,
         "extents": strip.pieces.iter().map(piece).collect::<Vec<_>>(),
     })

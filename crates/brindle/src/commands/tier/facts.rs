@@ -46,6 +46,8 @@ pub(crate) struct Facts {
     pub(crate) source: Source,
     /// Its devices.
     pub(crate) devices: Vec<ClassifiedDevice>,
+    /// The same, as they are found.
+    pub(crate) members: Vec<MountedDevice>,
     /// State of its devices.
     pub(crate) health: AllHealth,
     /// Input of the decisions.
@@ -150,12 +152,16 @@ impl Facts {
         let fsid = inventory.fsid;
         let chosen = chosen_classes(&inventory.devices, options)?;
         let is_of_kernel = matches!(&source, Source::Mounted(mounted) if mounted.is_of_kernel());
+        if let Err(problem) = &inventory.classes {
+            tracing::warn!("the classes of devices that the pool stores count for nothing: {problem}");
+        }
+        let members = inventory.devices.clone();
         let (devices, pool) = classified(inventory, is_of_kernel, &chosen, served);
         let health = match &source {
             Source::Mounted(mounted) => health::of_mounted(mounted).map_err(explain)?,
             Source::Open(pool) => health::of_pool(pool)?,
         };
-        Ok(Self { fsid, source, devices, health, pool })
+        Ok(Self { fsid, source, devices, members, health, pool })
     }
 
     /// Files up to this size have their data on fast devices; 0 on a mount of the kernel, which does not look at sizes.
@@ -180,12 +186,24 @@ impl Facts {
         let device = |device: &MountedDevice| TierDevice {
             devid: device.devid,
             class: self.pool.class(device.devid),
+            rank: self.pool.rank(device.devid),
             total_bytes: device.total_bytes,
         };
-        TierPool {
+        let pool = TierPool {
             devices: inventory.devices.iter().map(device).collect(),
             chunks: inventory.chunks.clone(),
+            classes: self.pool.classes.clone(),
             is_ours: self.pool.is_ours,
+            is_by_side: false,
+        };
+        pool.settled()
+    }
+
+    /// Class of a device in words: its rank and name where the owner has listed classes, else its side.
+    pub(crate) fn shown_class(&self, device: &ClassifiedDevice) -> String {
+        match self.pool.classes.is_empty() {
+            true => device.class.0.to_string(),
+            false => format!("{} {}", device.rank, device.class_name),
         }
     }
 }
@@ -199,14 +217,20 @@ fn chosen_classes(
     let fast = options.fast.iter().map(|name| (name, PlacementClass::Fast));
     let bulk = options.bulk.iter().map(|name| (name, PlacementClass::Bulk));
     for (name, class) in fast.chain(bulk) {
-        let Some(device) = devices.iter().find(|device| is_named(device, name)) else {
-            bail!("{}: no device of the pool", name.display());
-        };
+        let device = find_device(devices, name)?;
         if chosen.insert(device.devid, class).is_some_and(|other| other != class) {
             bail!("{}: said to be both fast and bulk", name.display());
         }
     }
     Ok(chosen)
+}
+
+/// The device of a pool that is named by its path or its id.
+pub(super) fn find_device<'d>(devices: &'d [MountedDevice], name: &Path) -> Result<&'d MountedDevice> {
+    match devices.iter().find(|device| is_named(device, name)) {
+        Some(device) => Ok(device),
+        None => bail!("{}: no device of the pool", name.display()),
+    }
 }
 
 fn is_named(device: &MountedDevice, name: &Path) -> bool {

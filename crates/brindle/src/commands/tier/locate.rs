@@ -12,8 +12,8 @@ use brindle_admin::extents::{Extents, Inode, Piece, inline_bytes, pieces};
 use brindle_admin::trees::Trees;
 use brindle_admin::walk::{inode_item, mark_of, walk};
 use brindle_admin::{AdminError, ControlError, DevId, FileType, Mounted};
-use brindle_policy::placement::PlacementClass;
-use brindle_policy::tier::files::{no_tiers_reason, tier_of_mark};
+use brindle_policy::placement::{DataTier, PlacementClass};
+use brindle_policy::tier::files::{no_tiers_reason, ranks_of_data};
 use brindle_policy::tier::reason::{Location, LocationReason};
 use brindle_policy::tier::{Content, TierChunk};
 use clap::Args;
@@ -65,7 +65,7 @@ struct Found {
     directories: u64,
     inline_bytes: u64,
     by_device: BTreeMap<DevId, u64>,
-    by_reason: BTreeMap<(&'static str, LocationReason), u64>,
+    by_reason: BTreeMap<(String, LocationReason), u64>,
     seen: BTreeSet<(u64, u64)>,
     /// Data of the pool has tiers.
     has_tiers: bool,
@@ -120,6 +120,7 @@ fn find(facts: &Facts, start: Inode) -> Result<Found> {
     };
     let mut extents = Extents::new(trees).map_err(explain_admin)?;
     let small = facts.small_file_bytes()?;
+    let ranks = ranks_of_data(&facts.pool);
     let count = |class| facts.pool.count(class);
     let data = facts.pool.chunks.iter().filter(|chunk| chunk.content() == Content::Data);
     let (fast, bulk) = (count(PlacementClass::Fast), count(PlacementClass::Bulk));
@@ -141,7 +142,10 @@ fn find(facts: &Facts, start: Inode) -> Result<Found> {
         }
         let stored: u64 = own.iter().map(Piece::disk_bytes).sum();
         let size = inode_item(trees, met.inode)?.map_or(0, |item| item.size.get());
-        let mark = mark_of(trees, met.inode)?.and_then(|mark| tier_of_mark(&mark));
+        let mark = mark_of(trees, met.inode)?.and_then(|mark| facts.pool.classes.named(&mark));
+        // A class with too few devices counts as its side.
+        let mark = mark
+            .map(|DataTier { side, rank }| DataTier { side, rank: rank.filter(|rank| ranks.contains(rank)) });
         for piece in &own {
             if !found.seen.insert((piece.start().get(), piece.disk_bytes())) {
                 continue;
@@ -152,6 +156,7 @@ fn find(facts: &Facts, start: Inode) -> Result<Found> {
                     .stripes
                     .iter()
                     .all(|stripe| facts.pool.class(stripe.devid) == PlacementClass::Fast),
+                rank: facts.pool.chunk_rank(chunk),
                 is_write_back: chunk.is_write_back,
                 is_shared: extents.is_shared(met.inode, piece, &own)?,
                 mark,
@@ -184,10 +189,7 @@ impl Found {
         let reason = if self.has_tiers { location.reason() } else { LocationReason::NoTiers };
         for stripe in &chunk.stripes {
             *self.by_device.entry(stripe.devid).or_default() += share;
-            let class = match facts.pool.class(stripe.devid) {
-                PlacementClass::Fast => "fast",
-                PlacementClass::Bulk => "bulk",
-            };
+            let class = facts.pool.class_name(stripe.devid);
             *self.by_reason.entry((class, reason)).or_default() += share;
         }
     }
@@ -215,7 +217,7 @@ impl Found {
                 true => "missing".to_owned(),
                 false => device.path.display().to_string(),
             };
-            vec![device.devid.to_string(), path, device.class.0.to_string(), mode.format(bytes)]
+            vec![device.devid.to_string(), path, facts.shown_class(device), mode.format(bytes)]
         };
         let rows: Vec<_> = std::iter::once(head).chain(facts.devices.iter().map(device)).collect();
         write_table(&mut out, &[Align::Right, Align::Left, Align::Left, Align::Right], &rows)?;
@@ -223,8 +225,8 @@ impl Found {
             writeln!(out)?;
         }
         let head = ["CLASS", "BYTES", "WHY"].map(str::to_owned).to_vec();
-        let reason = |((class, reason), bytes): (&(&str, LocationReason), &u64)| {
-            vec![(*class).to_owned(), mode.format(*bytes), reason.to_string()]
+        let reason = |((class, reason), bytes): (&(String, LocationReason), &u64)| {
+            vec![class.clone(), mode.format(*bytes), reason.to_string()]
         };
         let rows: Vec<_> = std::iter::once(head).chain(self.by_reason.iter().map(reason)).collect();
         if rows.len() > 1 {
@@ -240,10 +242,15 @@ impl Found {
                 "devid": device.devid.get(),
                 "path": (!path.as_os_str().is_empty()).then(|| path.display().to_string()),
                 "class": device.class.0.to_string(),
+                "class_name": device.class_name,
+                "rank": device.rank,
                 "bytes": self.by_device.get(&device.devid).copied().unwrap_or(0),
             })
         };
-        let reason = |((class, reason), bytes): (&(&str, LocationReason), &u64)| json!({ "class": class, "reason": reason.name(), "bytes": bytes });
+        let reason = |((class, reason), bytes): (&(String, LocationReason), &u64)| {
+            let side = facts.pool.classes.named(class.as_bytes()).map(|tier| tier.side.to_string());
+            json!({ "class": side, "class_name": class, "reason": reason.name(), "bytes": bytes })
+        };
         let path = match command.places.as_slice() {
             [path] if matches!(facts.source, Source::Mounted(_)) => {
                 use std::os::unix::ffi::OsStrExt;

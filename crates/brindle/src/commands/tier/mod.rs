@@ -7,6 +7,7 @@
 //! of them; [`apply`], [`watch`] and [`recover`] have `admin` act on it, and show what it does.
 
 mod apply;
+mod class;
 pub(crate) mod facts;
 mod locate;
 pub(crate) mod log;
@@ -25,6 +26,7 @@ use std::process::ExitCode;
 ///
 /// A device is fast if the pool stores a hint that says so (`brindle mkfs DEVICE:fast`), or, in a pool without
 /// hints, if it does not rotate. --fast and --bulk overrule both, for this command; a mount of brindle has the classes that it was mounted with.
+/// Within the fast and the bulk ones there may be classes with names, such as nvme and ssd: see `brindle tier class`.
 ///
 /// All of this works on a pool that the kernel has mounted, by any mkfs: docs/user/tier.md says how.
 #[derive(Subcommand, Debug)]
@@ -35,6 +37,8 @@ pub(crate) enum TierCommand {
     Apply(apply::ApplyCommand),
     Watch(watch::WatchCommand),
     Recover(recover::RecoverCommand),
+    #[command(subcommand)]
+    Class(class::ClassCommand),
 }
 
 /// Runs one of the commands.
@@ -46,5 +50,6 @@ pub(crate) fn run(command: &TierCommand) -> Result<ExitCode> {
         TierCommand::Apply(command) => apply::run(command),
         TierCommand::Watch(command) => watch::run(command),
         TierCommand::Recover(command) => recover::run(command),
+        TierCommand::Class(command) => class::run(command),
     }
 }

@@ -102,7 +102,7 @@ pub(crate) fn print_plan(
     units: UnitMode,
 ) -> io::Result<()> {
     for pass in &plan.passes {
-        let (chunks, target) = (pass.moves.len(), pass.target);
+        let (chunks, target) = (pass.moves.len(), &pass.target_name);
         let s = if chunks == 1 { "" } else { "s" };
         match pass.bytes() {
             0 => writeln!(out, "To the {target} devices: {chunks} empty chunk{s}")?,
@@ -128,7 +128,7 @@ pub(crate) fn print_plan(
             )?;
         }
     }
-    for FileMove { target, amount } in &plan.files {
+    for FileMove { target_name: target, amount, .. } in &plan.files {
         let (extents, bytes) = (amount.extents, units.format(amount.bytes));
         let s = if extents == 1 { "" } else { "s" };
         writeln!(out, "To the {target} devices: {bytes} of files in {extents} extent{s}")?;
@@ -183,6 +183,7 @@ fn plan_json(facts: &Facts, plan: &Plan, rate: Option<u64>) -> Value {
     let pass = |pass: &Pass| {
         json!({
             "target": pass.target.to_string(),
+            "target_name": pass.target_name,
             "bytes": pass.bytes(),
             "fences": pass.fences.iter().map(fence).collect::<Vec<_>>(),
             "fences_hold": pass.holds,
@@ -191,7 +192,8 @@ fn plan_json(facts: &Facts, plan: &Plan, rate: Option<u64>) -> Value {
     };
     let of_files = |moved: &FileMove| {
         json!({
-            "target": moved.target.to_string(),
+            "target": moved.target.side.to_string(),
+            "target_name": moved.target_name,
             "extents": moved.amount.extents,
             "bytes": moved.amount.bytes,
         })

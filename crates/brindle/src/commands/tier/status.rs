@@ -10,10 +10,11 @@ use anyhow::Result;
 use brindle_admin::WriteBack;
 use brindle_admin::pool::tiers::FileFacts;
 use brindle_admin::tier::ClassifiedDevice;
+use brindle_policy::class::NamedClass;
 use brindle_policy::placement::Fit;
 use brindle_policy::tier::Content;
 use brindle_policy::tier::distribution::{Distribution, distributions};
-use brindle_policy::tier::files::FileTiers;
+use brindle_policy::tier::files::{Amount, FileTiers};
 use brindle_policy::tier::shortage::{Shortage, all_shortages};
 use clap::Args;
 use serde_json::{Value, json};
@@ -92,7 +93,7 @@ pub(crate) fn run(command: &StatusCommand) -> Result<ExitCode> {
         write_back::print(&mut out, &tier, command.units.mode())?;
     }
     if let Some(files) = &files {
-        print_files(&mut out, files, command.units.mode())?;
+        print_files(&mut out, &facts, files, command.units.mode())?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
@@ -151,7 +152,7 @@ fn told(kinds: &[Distribution], shortage: &Shortage) -> String {
 }
 
 /// Prints the amounts of file data by tier and location.
-fn print_files(out: &mut dyn Write, files: &FileFacts, units: UnitMode) -> io::Result<()> {
+fn print_files(out: &mut dyn Write, facts: &Facts, files: &FileFacts, units: UnitMode) -> io::Result<()> {
     let tiers = &files.tiers;
     let shown = |bytes: u64| if bytes == 0 { "-".to_owned() } else { units.format(bytes) };
     let row = |what: &str, on_fast: u64, on_bulk: u64, wrong: u64| {
@@ -169,7 +170,14 @@ fn print_files(out: &mut dyn Write, files: &FileFacts, units: UnitMode) -> io::R
     ];
     use Align::{Left, Right};
     writeln!(out)?;
-    write_table(out, &[Left, Right, Right, Right], &rows)
+    write_table(out, &[Left, Right, Right, Right], &rows)?;
+    for (class, amount) in facts.pool.classes.all().iter().zip(&tiers.by_class) {
+        if amount.bytes > 0 {
+            let (name, bytes) = (&class.name, units.format(amount.bytes));
+            writeln!(out, "Marked for {name}, and on other devices: {bytes}")?;
+        }
+    }
+    Ok(())
 }
 
 /// Contents in the order of columns.
@@ -188,10 +196,10 @@ fn print_devices(
     head.push("PATH".to_owned());
     let mut rows = vec![head];
     for device in &facts.devices {
-        let (class, reason) = device.class;
+        let reason = device.class.1;
         let free: u64 =
             facts.pool.gaps(device.devid, device.total_bytes).iter().map(|gap| gap.end - gap.start).sum();
-        let mut row = vec![device.devid.to_string(), class.to_string(), reason.to_string()];
+        let mut row = vec![device.devid.to_string(), facts.shown_class(device), reason.to_string()];
         row.extend([units.format(device.total_bytes), units.format(free)]);
         row.extend(shown.iter().map(|content| units.format(on_device(device, kinds, *content))));
         row.push(shown_path(device));
@@ -224,6 +232,8 @@ fn status_json(
             "devid": device.devid.get(),
             "path": (!device.path.as_os_str().is_empty()).then(|| device.path.display().to_string()),
             "class": device.class.0.to_string(),
+            "class_name": device.class_name,
+            "rank": device.rank,
             "why": device.class.1.to_string(),
             "total_bytes": device.total_bytes,
             "metadata_bytes": on_device(device, kinds, Content::Metadata),
@@ -253,7 +263,13 @@ fn status_json(
         })
     };
     let files = |files: &FileFacts| {
-        let FileTiers { fast_in_place, fast_on_bulk, bulk_on_fast } = files.tiers;
+        let FileTiers { fast_in_place, fast_on_bulk, bulk_on_fast, by_class } = files.tiers;
+        let of_class = |(class, amount): (&NamedClass, &Amount)| json!({ "class_name": class.name, "wrong_bytes": amount.bytes, "wrong_extents": amount.extents });
+        let classes = facts.pool.classes.all();
+        let by_class: Vec<Value> = match facts.pool.classes.is_empty() {
+            true => Vec::new(),
+            false => classes.iter().zip(&by_class).map(of_class).collect(),
+        };
         json!({
             "small_and_marked": {
                 "fast_bytes": fast_in_place.bytes,
@@ -267,6 +283,7 @@ fn status_json(
                 "wrong_bytes": bulk_on_fast.bytes,
                 "wrong_extents": bulk_on_fast.extents,
             },
+            "marked_by_class": by_class,
         })
     };
     json!({

@@ -81,13 +81,15 @@ impl TierPool {
             std::fs::write(queue, if rotates { "1" } else { "0" }).expect("root may");
         }
         let made: Vec<&str> = pool.loops[..devices].iter().map(String::as_str).collect();
-        let defaults = ["-q", "-f", "-m", "raid1", "-d", "raid1"];
-        run("mkfs.btrfs", &[&defaults, options, &made].concat());
+        let profiles: &[&str] = &["-m", "raid1", "-d", "raid1"];
+        // Profiles that are named twice are added up.
+        let profiles = if options.contains(&"-m") { &[] } else { profiles };
+        run("mkfs.btrfs", &[&["-q", "-f"], profiles, options, &made].concat());
         pool.mount();
         pool
     }
 
-    fn fill(&self) {
+    pub(crate) fn fill(&self) {
         for directory in 0..20 {
             let directory = self.at().join(format!("d{directory}"));
             std::fs::create_dir(&directory).expect("room");

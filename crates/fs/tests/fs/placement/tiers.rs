@@ -77,7 +77,7 @@ fn marks_count_more_than_the_length_and_go_down() {
     fs.remove_xattr(large, b"user.brindle.tier").expect("it was there");
     append(&fs, large, 0, 4 * MIB).expect("room");
     assert!(!is_on_flash(&fs, large));
-    let wrong = fs.set_xattr(small, b"user.brindle.tier", b"warm", XattrMode::Any);
+    let wrong = fs.set_xattr(small, b"user.brindle.tier", b"Warm", XattrMode::Any);
     assert!(wrong.is_err(), "there is no such tier");
     pool.close(fs);
 }

@@ -10,7 +10,7 @@ const LIMIT: u64 = 64 << 10;
 
 /// A fast data block group at 100 MiB, a bulk one at 200 MiB.
 fn pool() -> TierPool {
-    let device = |devid, class| TierDevice { devid: DevId::new(devid), class, total_bytes: 1 << 30 };
+    let device = |devid, class| TierDevice { devid: DevId::new(devid), class, rank: 0, total_bytes: 1 << 30 };
     let chunk = |at: u64, devid| TierChunk {
         logical: Logical::new(at * MIB),
         length_bytes: 100 * MIB,
@@ -23,6 +23,7 @@ fn pool() -> TierPool {
         devices: vec![device(1, Fast), device(2, Bulk)],
         chunks: vec![chunk(200, 2), chunk(100, 1)],
         is_ours: true,
+        ..TierPool::default()
     }
 }
 
@@ -60,13 +61,13 @@ fn see(survey: &mut Survey, number: u64, size: u64, mark: &[u8], extents: &[(u64
 
 fn wrong(survey: &mut Survey) -> Vec<(u64, PlacementClass)> {
     survey.next_tree();
-    survey.wrong().map(|extent| (extent.start.get() / MIB, extent.target)).collect()
+    survey.wrong().map(|extent| (extent.start.get() / MIB, extent.target.side)).collect()
 }
 
 #[test]
-fn only_two_words_are_marks() {
-    assert_eq!((tier_of_mark(b"fast"), tier_of_mark(b"bulk")), (Some(Fast), Some(Bulk)));
-    assert_eq!((tier_of_mark(b""), tier_of_mark(b"Fast")), (None, None));
+fn sides_and_names_of_classes_are_marks() {
+    assert!(["fast", "bulk", "nvme"].iter().all(|mark| is_mark(mark.as_bytes())));
+    assert!(["", "Fast", "two words"].iter().all(|mark| !is_mark(mark.as_bytes())));
 }
 
 #[test]
@@ -86,6 +87,7 @@ fn length_and_mark_say_where_data_belongs() {
             fast_in_place: amount(1, 8192),
             fast_on_bulk: amount(2, 8192 + MIB),
             bulk_on_fast: amount(2, 8192 + MIB),
+            ..FileTiers::default()
         }
     );
     assert_eq!(survey.behind(), None);
@@ -162,4 +164,94 @@ fn it_is_said_why_data_has_no_tiers() {
     assert_eq!(said(why(Profile::Single, 2, 0)), "there are no bulk devices, all are fast");
     assert_eq!(said(why(Profile::Raid1, 1, 2)), "data of profile raid1 needs 2 fast devices, and there is 1");
     assert_eq!(said(why(Profile::Raid1, 2, 1)), "data of profile raid1 needs 2 bulk devices, and there is 1");
+}
+
+/// Data of four classes: block groups at 100, 200, 300 and 400 MiB.
+fn pool_of_four() -> TierPool {
+    let mut pool = pool();
+    pool.classes.list(Fast, &["nvme", "ssd"]).expect("names");
+    pool.classes.list(Bulk, &["disk", "smr"]).expect("names");
+    let (device, chunk) = (pool.devices[0], pool.chunks[0].clone());
+    let side = |rank| if rank < 2 { Fast } else { Bulk };
+    let of_rank =
+        |rank: u8| TierDevice { devid: DevId::new(u64::from(rank) + 1), class: side(rank), rank, ..device };
+    pool.devices = (0..4).map(of_rank).collect();
+    let on = |rank: u8| TierChunk {
+        logical: Logical::new(100 * MIB * (u64::from(rank) + 1)),
+        stripes: vec![TierStripe { devid: DevId::new(u64::from(rank) + 1), physical: Physical::new(MIB) }],
+        ..chunk.clone()
+    };
+    pool.chunks = (0..4).map(on).collect();
+    pool
+}
+
+fn targets(survey: &mut Survey) -> Vec<(u64, PlacementClass, Option<u8>)> {
+    survey.next_tree();
+    survey.wrong().map(|extent| (extent.start.get() / MIB, extent.target.side, extent.target.rank)).collect()
+}
+
+#[test]
+fn a_mark_that_names_a_class_is_right_in_that_class_alone() {
+    let mut survey = Survey::new(&pool_of_four(), LIMIT, Logical::new(0));
+    for (number, mark) in
+        [&b"nvme"[..], b"ssd", b"disk", b"smr", b"fast", b"bulk", b"", b"tape"].iter().enumerate()
+    {
+        let at = 110 + 10 * number as u64;
+        let extents = [0, 100, 200, 300].map(|class| (at + class, MIB, false));
+        see(&mut survey, 256 + number as u64, 10 * MIB, mark, &extents);
+    }
+    let of_file = |found: &[(u64, PlacementClass, Option<u8>)], number: u64| -> Vec<_> {
+        let is_of = |at: &u64| at % 100 == 10 + 10 * number;
+        found.iter().filter(|(at, ..)| is_of(at)).map(|(at, side, rank)| (at / 100, *side, *rank)).collect()
+    };
+    let found = targets(&mut survey);
+    assert_eq!(of_file(&found, 0), [2, 3, 4].map(|class| (class, Fast, Some(0))));
+    assert_eq!(of_file(&found, 1), [1, 3, 4].map(|class| (class, Fast, Some(1))));
+    assert_eq!(of_file(&found, 2), [1, 2, 4].map(|class| (class, Bulk, Some(2))));
+    assert_eq!(of_file(&found, 3), [1, 2, 3].map(|class| (class, Bulk, Some(3))));
+    assert_eq!(of_file(&found, 4), [3, 4].map(|class| (class, Fast, None)));
+    // Neither a mark, nor a mark of a class that the pool lacks: right in any class of the bulk side.
+    for number in 5..8 {
+        assert_eq!(of_file(&found, number), [1, 2].map(|class| (class, Bulk, None)));
+    }
+    let tiers = survey.tiers();
+    let wrong = Amount { extents: 3, bytes: 3 * MIB };
+    assert_eq!(tiers.by_class[..4], [wrong; 4]);
+    assert_eq!((tiers.fast_on_bulk.extents, tiers.bulk_on_fast.extents), (2, 6));
+    assert_eq!(tiers.fast_in_place.extents, 4);
+}
+
+#[test]
+fn of_owners_that_name_classes_the_best_counts() {
+    for (marks, target) in [
+        ([&b"smr"[..], b"nvme"], Some((Fast, Some(0)))),
+        ([b"smr", b"disk"], None),
+        ([b"smr", b""], None),
+        ([b"smr", b"smr"], Some((Bulk, Some(3)))),
+        ([b"ssd", b"fast"], Some((Fast, Some(1)))),
+    ] {
+        for marks in [marks, [marks[1], marks[0]]] {
+            let mut survey = Survey::new(&pool_of_four(), 0, Logical::new(0));
+            for mark in marks {
+                see(&mut survey, 256, MIB, mark, &[(310, MIB, false)]);
+                survey.next_tree();
+            }
+            let expected: Vec<_> = target.iter().map(|(side, rank)| (310, *side, *rank)).collect();
+            assert_eq!(targets(&mut survey), expected, "{marks:?}");
+        }
+    }
+}
+
+#[test]
+fn a_class_with_too_few_devices_for_the_data_counts_as_its_side() {
+    let mut pool = pool_of_four();
+    // Two devices on each side, and one of each class.
+    for (chunk, pair) in pool.chunks.iter_mut().zip([[1, 2], [1, 2], [3, 4], [3, 4]]) {
+        chunk.kind |= BlockGroupType::RAID1;
+        chunk.stripes =
+            pair.map(|devid| TierStripe { devid: DevId::new(devid), physical: Physical::new(MIB) }).into();
+    }
+    let mut survey = Survey::new(&pool, LIMIT, Logical::new(0));
+    see(&mut survey, 256, 10 * MIB, b"smr", &[(110, MIB, false), (310, MIB, false)]);
+    assert_eq!(targets(&mut survey), [(110, Bulk, None)]);
 }

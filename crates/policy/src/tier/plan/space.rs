@@ -2,8 +2,8 @@
 
 use super::fence;
 use crate::placement::{
-    AllocationHint, ChunkLimits, ChunkPlan, ChunkRequest, DeviceSummary, PlacementClass, PlacementMode,
-    STRIP_BYTES, place_chunk,
+    AllocationHint, ChunkLimits, ChunkPlan, ChunkRequest, DataTier, DeviceSummary, PlacementClass,
+    PlacementMode, Ranks, STRIP_BYTES, place_chunk,
 };
 use crate::tier::{TierDevice, TierPool};
 use brindle_ondisk::{BlockGroupType, DevId, Logical, Profile};
@@ -22,7 +22,7 @@ pub(super) struct DeviceGaps<'a> {
     pool: &'a TierPool,
     /// Free ranges as they are now.
     gaps: Gaps,
-    /// Behind fences, with all holes that relocation will leave: what a fenced device offers at the most.
+    /// Behind a fence around each device, with all holes that relocation will leave: what a fenced device offers at the most.
     fenced: Gaps,
 }
 
@@ -35,20 +35,14 @@ impl<'a> DeviceGaps<'a> {
     }
 
     /// The space of what is `left` of a pool, in which these chunks will be moved, behind the fences of today.
-    pub(super) fn behind_fences(
-        today: &TierPool,
-        left: &'a TierPool,
-        moved: &BTreeSet<Logical>,
-        target: PlacementClass,
-    ) -> Self {
+    pub(super) fn behind_fences(today: &TierPool, left: &'a TierPool, moved: &BTreeSet<Logical>) -> Self {
         let mut afterwards = left.clone();
         afterwards.chunks.retain(|chunk| !moved.contains(&chunk.logical));
-        let others = left.devices.iter().filter(|device| device.class == target.other());
         let gaps_of = |device: &TierDevice| {
             let end = fence(today, device.devid).map_or(device.total_bytes, |fence| fence.fenced_bytes);
             (device.devid, afterwards.gaps(device.devid, end))
         };
-        Self { fenced: others.map(gaps_of).collect(), ..Self::today(left) }
+        Self { fenced: left.devices.iter().map(gaps_of).collect(), ..Self::today(left) }
     }
 
     /// The devices of the other class to be left open for the copies that this class has no devices for: the roomiest, unless
@@ -67,7 +61,7 @@ impl<'a> DeviceGaps<'a> {
     /// The first devices of a class as the kernel would choose among them.
     fn first(&self, kind: BlockGroupType, class: PlacementClass, count: usize, gaps: &Gaps) -> Vec<DevId> {
         let most = self.most(kind);
-        let of_class = self.pool.devices.iter().filter(|device| device.class == class);
+        let of_class = self.pool.devices_for(kind, class).into_iter();
         let mut devices: Vec<DeviceSummary> =
             of_class.filter_map(|device| Some(summary_of(device, gaps.get(&device.devid)?, most))).collect();
         devices.sort_by_key(|device| {
@@ -83,10 +77,26 @@ impl<'a> DeviceGaps<'a> {
         class: PlacementClass,
         open: &[DevId],
     ) -> Option<ChunkPlan> {
-        let is_there = |device: &&TierDevice| device.class == class || open.contains(&device.devid);
-        let devices: Vec<DeviceSummary> =
-            self.pool.devices.iter().filter(is_there).map(|device| self.summary(device, u64::MAX)).collect();
+        let of_class = self.devids(kind, class);
+        self.place_on(kind, &|device| of_class.contains(&device.devid) || open.contains(&device.devid))
+    }
+
+    /// Places the next chunk of a tier of data.
+    pub(super) fn place_data(&self, kind: BlockGroupType, tier: DataTier) -> Option<ChunkPlan> {
+        self.place_on(kind, &|device| {
+            device.class == tier.side && tier.rank.is_none_or(|rank| rank == device.rank)
+        })
+    }
+
+    fn place_on(&self, kind: BlockGroupType, is_there: &dyn Fn(&TierDevice) -> bool) -> Option<ChunkPlan> {
+        let devices = self.pool.devices.iter().filter(|device| is_there(device));
+        let devices: Vec<DeviceSummary> = devices.map(|device| self.summary(device, u64::MAX)).collect();
         place_chunk(&devices, &self.request(kind)).ok()
+    }
+
+    /// Devices that count as of a class.
+    fn devids(&self, kind: BlockGroupType, class: PlacementClass) -> BTreeSet<DevId> {
+        self.pool.devices_for(kind, class).into_iter().map(|device| device.devid).collect()
     }
 
     /// The class whose devices have no room for a chunk that could not be placed.
@@ -96,11 +106,11 @@ impl<'a> DeviceGaps<'a> {
         class: PlacementClass,
         open: usize,
     ) -> PlacementClass {
-        let has_room = |device: &&TierDevice| {
-            device.class == class && self.summary(device, u64::MAX).max_available_bytes >= STRIP_BYTES
-        };
+        let has_room =
+            |device: &&&TierDevice| self.summary(device, u64::MAX).max_available_bytes >= STRIP_BYTES;
         let needed = usize::from(self.request(kind).profile.attributes().devs_max).saturating_sub(open);
-        let is_enough = open > 0 && self.pool.devices.iter().filter(has_room).count() >= needed;
+        let of_class = self.pool.devices_for(kind, class);
+        let is_enough = open > 0 && of_class.iter().filter(has_room).count() >= needed;
         if is_enough { class.other() } else { class }
     }
 
@@ -114,13 +124,16 @@ impl<'a> DeviceGaps<'a> {
     ) -> bool {
         let request = self.request(kind);
         let most = self.most(kind);
+        let of_class = self.devids(kind, class);
+        let is_fenced =
+            |device: &TierDevice| !of_class.contains(&device.devid) && !open.contains(&device.devid);
         let summary = |device: &TierDevice| match self.fenced.get(&device.devid) {
-            Some(gaps) if !open.contains(&device.devid) => summary_of(device, gaps, most),
+            Some(gaps) if is_fenced(device) => summary_of(device, gaps, most),
             _ => self.summary(device, most),
         };
         let devices: Vec<DeviceSummary> = self.pool.devices.iter().map(summary).collect();
         place_chunk(&devices, &request).is_ok_and(|chosen| {
-            let others = chosen.stripes.iter().filter(|devid| self.pool.class(**devid) != class);
+            let others = chosen.stripes.iter().filter(|devid| !of_class.contains(devid));
             others.count() <= open.len()
         })
     }
@@ -139,6 +152,7 @@ impl<'a> DeviceGaps<'a> {
             profile: kind.profile().unwrap_or(Profile::Single),
             mode: PlacementMode::Classic,
             tier: PlacementClass::Bulk,
+            ranks: Ranks::ALL,
             max_stripe_bytes: limits.max_stripe_bytes,
             max_chunk_bytes: limits.max_chunk_bytes,
             min_stripe_bytes: STRIP_BYTES,
@@ -168,6 +182,7 @@ fn summary_of(device: &TierDevice, gaps: &[Range<u64>], most: u64) -> DeviceSumm
         devid: device.devid,
         class: device.class,
         hint: AllocationHint::DataPreferred,
+        rank: device.rank,
         max_available_bytes: lengths().max().unwrap_or(0).min(most),
         total_available_bytes: lengths().sum(),
     }

@@ -94,8 +94,10 @@ fn print_device(
         }
     }
     line("Unallocated", &mode.format(device.unallocated_bytes()))?;
-    if has_tiers {
-        line("Class", &device.class.to_string())?;
+    match &device.listed_class {
+        Some((name, rank)) => line("Class", &format!("{rank} {name}"))?,
+        None if has_tiers => line("Class", &device.class.to_string())?,
+        None => {}
     }
     Ok(())
 }

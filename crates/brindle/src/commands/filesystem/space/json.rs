@@ -90,6 +90,8 @@ fn device_json(device: &DeviceUsage, facts: &Facts) -> Value {
         "allocated_bytes": device.allocated_bytes,
         "unallocated_bytes": device.unallocated_bytes(),
         "class": reported.map_or_else(|| device.class.to_string(), |device| class_name(device).to_owned()),
+        "class_name": device.listed_class.as_ref().map(|(name, _)| name),
+        "rank": device.listed_class.as_ref().map(|(_, rank)| rank),
         "allocation_hint": reported.map(|device| hint_text(device.stored_type)),
         "groups": pieces_of(device).into_iter().map(piece).collect::<Vec<_>>(),
         "health": facts.health.get(&devid).map(Health::json),
