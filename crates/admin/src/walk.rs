@@ -6,7 +6,7 @@ use crate::pool::AdminError;
 use crate::trees::{Trees, joined};
 use brindle_ondisk::item::{FileType, InodeItem};
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId};
-use brindle_policy::tier::files::MARK;
+use brindle_policy::tier::files::{MARK, SMALL_FILES, limit_of};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
@@ -114,9 +114,21 @@ pub fn inode_item(trees: &dyn Trees, inode: Inode) -> Result<Option<InodeItem>, 
 /// # Errors
 /// A tree that can't be read.
 pub fn mark_of(trees: &dyn Trees, inode: Inode) -> Result<Option<Vec<u8>>, AdminError> {
+    attribute_of(trees, inode, MARK)
+}
+
+/// Its own limit for small files, in bytes.
+///
+/// # Errors
+/// A tree that can't be read.
+pub fn limit_of_small_files(trees: &dyn Trees, inode: Inode) -> Result<Option<u64>, AdminError> {
+    Ok(attribute_of(trees, inode, SMALL_FILES)?.and_then(|value| limit_of(&value)))
+}
+
+fn attribute_of(trees: &dyn Trees, inode: Inode, name: &[u8]) -> Result<Option<Vec<u8>>, AdminError> {
     for (key, data) in trees.items(inode.tree, inode.number, KeyType::XATTR_ITEM)? {
         let Ok(Item::Xattr(entries)) = Item::parse(&key, &data) else { continue };
-        if let Some(entry) = entries.flatten().find(|entry| entry.name == MARK) {
+        if let Some(entry) = entries.flatten().find(|entry| entry.name == name) {
             return Ok(Some(entry.value.to_vec()));
         }
     }

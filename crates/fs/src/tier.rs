@@ -4,6 +4,8 @@
 //! driver keeps, copies and sends along without knowing what they mean; a property of the `btrfs.` family that it does
 //! not know the kernel refuses to set. What is made in a marked directory is marked alike.
 //!
+//! The length up to which files count as small is that of the pool, or of an attribute that is inherited in the same way.
+//!
 //! The mark, or else the length, counts when data is written; data that lies elsewhere stays until it is moved on request
 //! ([`files`](brindle_policy::tier::files) tells what that is). An extent that several
 //! files share (clones, snapshots) belongs into the best tier that one of them asks for: see
@@ -17,6 +19,7 @@ use crate::items::InodeItems;
 use brindle_policy::log::LogProfile;
 use brindle_policy::placement::{DataTier, PlacementClass};
 pub(crate) use brindle_policy::tier::files::MARK as TIER;
+use brindle_policy::tier::files::{SMALL_FILES, limit_of};
 use brindle_tree::PoolSettings;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -99,7 +102,11 @@ impl Tiers {
             let mark = mark.filter(|mark| mark.side == PlacementClass::Bulk);
             return Ok(TierWish { mark, size, limit: 0 });
         }
-        Ok(TierWish { mark, size, limit: self.small_file_bytes() })
+        let own = match mark {
+            Some(_) => None,
+            None => self.items.xattr_if_any(file, SMALL_FILES)?.and_then(|value| limit_of(&value)),
+        };
+        Ok(TierWish { mark, size, limit: own.unwrap_or_else(|| self.small_file_bytes()) })
     }
 }
 

@@ -30,6 +30,7 @@ EXAMPLES
     brindle property get /mnt
     brindle property set /mnt/database tier fast
     brindle property set /mnt small_files 64K
+    brindle property set /mnt/mail small_files 1M
     brindle property get /mnt allocation_hint
     brindle property set --devid 2 /mnt allocation_hint METADATA_ONLY
     brindle property set -o device=/dev/sdc /dev/sdb allocation_hint METADATA_PREFERRED
@@ -92,7 +93,8 @@ pub(crate) struct GetCommand {
 /// `tier` of a file or directory is fast, bulk, the name of a class (see brindle tier class), or empty for none. It counts for later writes, to the
 /// file or to new files of the directory; data that full fast devices have no room for goes to the others.
 /// `small_files` of a mount is a length in bytes, K, M and so on behind it are allowed: files up to that, compressed, have their
-/// data on fast devices; 0 for none. Data written before is moved by `brindle tier apply`. Both are stored in any
+/// data on fast devices; 0 for none. Of a file, or for new files and directories below a directory or subvolume, it counts
+/// instead of that of the mount; empty for that again. Data written before is moved by `brindle tier apply`. Both are stored in any
 /// pool, and count where it has devices of two classes, enough of them for the profile of the data; a warning says if that
 /// is not so. `placement` of a
 /// mount is ssd_metadata, ssd_metadata=strict or no_ssd_metadata, as the mount options are; it counts for chunks made
@@ -183,7 +185,10 @@ impl Property {
 
     /// Returns true if it belongs to a mount and to nothing else.
     fn is_of_mount(self) -> bool {
-        !matches!(self, Self::Ro | Self::Compression | Self::Label | Self::Tier | Self::AllocationHint)
+        !matches!(
+            self,
+            Self::Ro | Self::Compression | Self::Label | Self::Tier | Self::SmallFiles | Self::AllocationHint
+        )
     }
 
     /// Returns true if a path, which may be the mount point of a mount of brindle, has the property.
@@ -191,6 +196,7 @@ impl Property {
         match self {
             Self::Ro => mounted.is_read_only().is_ok(),
             Self::Compression | Self::Tier => true,
+            Self::SmallFiles if !is_place_of_mount(mounted.path()) => true,
             // As in btrfs, of the whole pool, and asked for by its name alone where many properties are shown.
             Self::Label => false,
             // A mount that is not written does not know them.
@@ -207,6 +213,7 @@ const AS_DATA: &str = "data";
 /// Extended attribute of the property.
 const COMPRESSION: &str = "btrfs.compression";
 const TIER: &str = "user.brindle.tier";
+const SMALL_FILES: &str = "user.brindle.small_files";
 
 /// Runs one of the commands.
 pub(crate) fn run(command: &PropertyCommand) -> Result<ExitCode> {
@@ -239,10 +246,21 @@ fn is_mount_point(path: &Path) -> bool {
     path.is_dir() && device(path) != device(&path.join(".."))
 }
 
+/// Returns true unless a path lies below the mount point: the root of a subvolume is a mount point by its looks.
+fn is_place_of_mount(path: &Path) -> bool {
+    let (Ok(mounts), Ok(canonical)) = (mount_table::read(), path.canonicalize()) else {
+        return is_mount_point(path);
+    };
+    mount_table::holding(&mounts, &canonical).is_none_or(|mount| mount.mountpoint == canonical)
+}
+
 fn print(property: Property, command: &GetCommand, out: &mut impl Write) -> Result<()> {
     let GetCommand { path, devid, options, .. } = command;
     match property {
         Property::AllocationHint => device_property::get(path, *devid, options, out)?,
+        Property::SmallFiles if !is_place_of_mount(path) => {
+            print_attribute(out, path, "small_files", SMALL_FILES)?;
+        }
         Property::SmallFiles => {
             writeln!(out, "small_files={}", Mounted::open(path)?.space()?.small_file_bytes)?;
         }
@@ -309,6 +327,7 @@ fn set(SetCommand { path, property, value, devid, options, .. }: &SetCommand) ->
     }
     match (property, value.as_str()) {
         (Property::AllocationHint, _) => device_property::set(path, *devid, options, value)?,
+        (Property::SmallFiles, _) if !is_place_of_mount(path) => set_small_files(path, value)?,
         (Property::SmallFiles, _) => {
             let (mounted, bytes) = (Mounted::open(path)?, parse_small_files(value).or_wrong_usage()?);
             mounted.set_small_files(bytes)?;
@@ -380,6 +399,25 @@ fn set_tier(path: &Path, mark: &str) -> Result<()> {
         && let Ok(mounted) = Mounted::open(path)
     {
         tier_warning::of_mount(&mounted, &format!("tier {mark}"));
+    }
+    Ok(())
+}
+
+/// Sets the limit of small files of a file, or for new files of a directory.
+fn set_small_files(path: &Path, value: &str) -> Result<()> {
+    if value.is_empty() {
+        return match rustix::fs::removexattr(path, SMALL_FILES) {
+            Ok(()) | Err(Errno::NODATA) => Ok(()),
+            Err(error) => Err(error).with_context(|| path.display().to_string()),
+        };
+    }
+    let bytes = parse_small_files(value).or_wrong_usage()?;
+    rustix::fs::setxattr(path, SMALL_FILES, bytes.to_string().as_bytes(), XattrFlags::empty())
+        .with_context(|| format!("{}: small_files {value}", path.display()))?;
+    if bytes > 0
+        && let Ok(mounted) = Mounted::open(path)
+    {
+        tier_warning::of_mount(&mounted, "small_files");
     }
     Ok(())
 }
@@ -460,6 +498,7 @@ impl Property {
         match self {
             Self::Ro => &[ObjectType::Subvol],
             Self::Compression | Self::Tier => &[ObjectType::Inode],
+            Self::SmallFiles => &[ObjectType::Inode, ObjectType::Filesystem],
             Self::AllocationHint => &[ObjectType::Device, ObjectType::Filesystem],
             _ => &[ObjectType::Filesystem],
         }

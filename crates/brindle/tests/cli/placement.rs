@@ -205,6 +205,22 @@ fn tiers_are_properties_of_files_and_of_the_pool() {
     let line = usage.lines().find(|line| line.contains("Data,single on fast devices"));
     assert!(line.is_some_and(|line| line.contains("Used:4.00MiB")), "{usage}");
     assert!(usage.contains("files up to 64.00KiB"), "{usage}");
+    // A directory may have a limit of its own.
+    let own = place.join("own");
+    brindle_prints(["-q", "subvolume", "create", text(&own)]);
+    brindle_prints(["property", "set", text(&own), "small_files", "1M"]);
+    assert_eq!(brindle_prints(["property", "get", text(&own), "small_files"]), "small_files=1048576\n");
+    std::fs::write(own.join("file"), vec![7; 1 << 20]).expect("room");
+    let shown = brindle_prints(["tier", "where", text(&own.join("file"))]);
+    assert!(shown.contains("small files"), "{shown}");
+    assert_eq!(brindle_prints(["property", "get", text(&place), "small_files"]), "small_files=65536\n");
+    let all = brindle_prints(["property", "get", text(&own)]);
+    assert!(all.contains("small_files=1048576"), "{all}");
+    brindle_prints(["property", "set", text(&own), "small_files", "0"]);
+    assert_eq!(brindle_prints(["property", "get", text(&own), "small_files"]), "small_files=0\n");
+    brindle_prints(["property", "set", text(&own), "small_files", ""]);
+    assert_eq!(brindle_prints(["property", "get", text(&own), "small_files"]), "");
+    brindle_fails(2, ["property", "set", text(&own), "small_files", "many"]);
     brindle_prints(["property", "set", text(&fast), "tier", ""]);
     assert_eq!(brindle_prints(["property", "get", text(&fast), "tier"]), "");
     pool.unmount();

@@ -22,6 +22,7 @@ use brindle_ondisk::item::{
 };
 use brindle_ondisk::{Incompat, Key, KeyType, Logical, ObjectId, RootId, to_u64, to_usize};
 use brindle_policy::placement::PlacementClass;
+use brindle_policy::tier::files::{SMALL_FILES, limit_of};
 use brindle_tree::{ChecksumTree, DataRange, Need, Roots, Tree, TreeError};
 use std::ops::Range;
 use std::sync::Arc;
@@ -189,7 +190,10 @@ impl<'f> BulkWriter<'f> {
         let item = self.begin(inode, inode.size, 0, xattrs)?;
         let mark = xattrs.iter().find(|xattr| xattr.name == TIER);
         let mark = mark.and_then(|xattr| self.parts.core.pool().tier_named(&xattr.value));
-        let wish = TierWish { mark, size: inode.size, limit: self.parts.tiers.small_file_bytes() };
+        let own = xattrs.iter().find(|xattr| xattr.name == SMALL_FILES);
+        let limit = own.and_then(|xattr| limit_of(&xattr.value));
+        let limit = limit.unwrap_or_else(|| self.parts.tiers.small_file_bytes());
+        let wish = TierWish { mark, size: inode.size, limit };
         self.file = Some(OpenFile {
             tier: wish.tier(0, 0).side,
             number: inode.number,

@@ -10,7 +10,7 @@ use crate::packed::{append, entry_bytes, find, remove};
 use crate::tier::TIER;
 use brindle_ondisk::item::{DirEntryHeader, FileType, InodeFlags, InodeItem};
 use brindle_ondisk::{Incompat, KeyType, name_hash};
-use brindle_policy::tier::files::is_mark;
+use brindle_policy::tier::files::{SMALL_FILES, is_mark, limit_of};
 use brindle_tree::{Need, Tree, TreeError};
 use std::sync::Arc;
 
@@ -217,6 +217,9 @@ fn effect(before: &Attributes, name: &[u8], value: Option<&[u8]>) -> Result<Effe
     }
     if name == TIER && value.is_some_and(|value| !is_mark(value)) {
         return invalid("a tier is fast, bulk or the name of a class");
+    }
+    if name == SMALL_FILES && value.is_some_and(|value| limit_of(value).is_none()) {
+        return invalid("a limit of small files is a number of bytes");
     }
     if !name.starts_with(PROPERTIES) {
         return Ok(Effect { value: value.map(<[u8]>::to_vec), ..Effect::default() });

@@ -27,4 +27,6 @@ pub(crate) struct Inherited {
     pub(crate) compression: Option<Vec<u8>>,
     /// The tier that its files are to have.
     pub(crate) tier: Option<Vec<u8>>,
+    /// Length up to which they count as small.
+    pub(crate) small_files: Option<Vec<u8>>,
 }

@@ -18,6 +18,15 @@ pub struct Xattr {
 
 impl InodeItems {
     pub(crate) fn xattr(&self, id: InodeId, name: &[u8]) -> Result<Option<Vec<u8>>, FsError> {
+        let found = self.xattr_if_any(id, name)?;
+        if found.is_none() && !id.is_empty_subvolume() {
+            self.check_is_there(&self.core.tree(id.tree)?, id)?;
+        }
+        Ok(found)
+    }
+
+    /// The same, of an inode that is there.
+    pub(crate) fn xattr_if_any(&self, id: InodeId, name: &[u8]) -> Result<Option<Vec<u8>>, FsError> {
         if id.is_empty_subvolume() {
             return Ok(None);
         }
@@ -31,11 +40,7 @@ impl InodeItems {
             Ok(entry.transpose().map_err(refuse)?.map(|entry| entry.value.to_vec()))
         };
         let tree = self.core.tree(id.tree)?;
-        let found = self.core.pool().with_item(&tree, &key, find)?.unwrap_or(Ok(None))?;
-        if found.is_none() {
-            self.check_is_there(&tree, id)?;
-        }
-        Ok(found)
+        self.core.pool().with_item(&tree, &key, find)?.unwrap_or(Ok(None))
     }
 
     /// Refuses an inode that is gone: it has no attributes, but that is not the reason to give.

@@ -10,7 +10,7 @@ use crate::new_inode::{Inheritance, NewInode};
 use crate::tier::TIER;
 use crate::write_options::WriteOptions;
 use brindle_ondisk::item::{FileType, InodeFlags};
-use brindle_policy::tier::files::is_mark;
+use brindle_policy::tier::files::{SMALL_FILES, is_mark, limit_of};
 use std::sync::Arc;
 
 const SET_GROUP_ID: u32 = 0o2000;
@@ -33,6 +33,9 @@ impl Namespace {
                 acl::DEFAULT => inherited.default_acl = Acl::parse(&xattr.value).ok().flatten(),
                 COMPRESSION => inherited.compression = Some(xattr.value),
                 TIER if is_mark(&xattr.value) => inherited.tier = Some(xattr.value),
+                SMALL_FILES if limit_of(&xattr.value).is_some() => {
+                    inherited.small_files = Some(xattr.value);
+                }
                 _ => {}
             }
         }
@@ -84,8 +87,10 @@ pub(crate) fn inherit(
         xattrs.push((COMPRESSION, value.clone()));
     }
     let can_be_marked = matches!(kind, FileType::Regular | FileType::Directory);
-    if let Some(value) = inherited.tier.as_ref().filter(|_| can_be_marked) {
-        xattrs.push((TIER, value.clone()));
+    for (name, value) in [(TIER, &inherited.tier), (SMALL_FILES, &inherited.small_files)] {
+        if let Some(value) = value.as_ref().filter(|_| can_be_marked) {
+            xattrs.push((name, value.clone()));
+        }
     }
     Inheritance { mode, gid, flags, xattrs }
 }
@@ -188,11 +193,16 @@ mod tests {
 
     #[test]
     fn marks_go_down_to_files_and_directories() {
-        let inherited = Inherited { tier: Some(b"fast".to_vec()), ..Inherited::default() };
+        let inherited = Inherited {
+            tier: Some(b"fast".to_vec()),
+            small_files: Some(b"4096".to_vec()),
+            ..Inherited::default()
+        };
         let parent = directory(0o040_755, InodeFlags::empty());
         let xattrs = |mode| made(&new(mode), &parent, &inherited).xattrs;
-        assert_eq!(xattrs(0o100_644), [(TIER, b"fast".to_vec())]);
-        assert_eq!(xattrs(0o040_755), [(TIER, b"fast".to_vec())]);
+        let both = [(TIER, b"fast".to_vec()), (SMALL_FILES, b"4096".to_vec())];
+        assert_eq!(xattrs(0o100_644), both);
+        assert_eq!(xattrs(0o040_755), both);
         assert!(xattrs(0o120_777).is_empty() && xattrs(0o010_644).is_empty());
     }
 }

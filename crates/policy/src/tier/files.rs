@@ -22,6 +22,15 @@ use std::collections::BTreeMap;
 /// The attribute that marks a file or directory.
 pub const MARK: &[u8] = b"user.brindle.tier";
 
+/// The attribute that limits the length of small files, of a file or directory.
+pub const SMALL_FILES: &[u8] = b"user.brindle.small_files";
+
+/// Length up to which a file with this attribute counts as small, in bytes: a decimal number; 0 for never.
+pub fn limit_of(value: &[u8]) -> Option<u64> {
+    let is_number = !value.is_empty() && value.len() < 20 && value.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(value).ok().filter(|_| is_number)?.parse().ok()
+}
+
 /// The most ranks that there are: a side without a class of the owner's has one.
 pub const RANKS_MAX: usize = CLASSES_MAX + 1;
 
@@ -129,6 +138,8 @@ struct File {
     number: Option<ObjectId>,
     size: u64,
     mark: Option<DataTier>,
+    /// Its own limit for small files, if it has one.
+    limit: Option<u64>,
     /// Bytes that its extents take.
     stored: u64,
     /// Its extents, as long as they may turn out to be right in either tier.
@@ -174,9 +185,13 @@ impl Survey {
                 self.file = File { number: Some(key.objectid), size: inode.size.get(), ..File::default() };
             }
             Ok(Item::Xattr(entries)) => {
-                let marks = entries.flatten().filter(|entry| entry.name == MARK);
-                self.file.mark =
-                    marks.filter_map(|entry| self.classes.named(entry.value)).last().or(self.file.mark);
+                for entry in entries.flatten() {
+                    match entry.name {
+                        MARK => self.file.mark = self.classes.named(entry.value).or(self.file.mark),
+                        SMALL_FILES => self.file.limit = limit_of(entry.value).or(self.file.limit),
+                        _ => {}
+                    }
+                }
             }
             Ok(Item::FileExtent(FileExtent::OnDisk { compression, extent, .. }))
                 if self.file.number == Some(key.objectid) && extent.disk_bytenr.get() != 0 =>
@@ -238,24 +253,30 @@ impl Survey {
 
     /// Returns true if the items of the file still to come make no difference.
     fn is_decided(&self) -> bool {
-        let is_large = self.file.stored > self.small_file_bytes.saturating_add(SLACK_BYTES);
-        self.file.mark.is_some() || self.small_file_bytes == 0 || is_large
+        let is_large = self.file.stored > self.limit().saturating_add(SLACK_BYTES);
+        self.file.mark.is_some() || self.limit() == 0 || is_large
+    }
+
+    /// Length up to which the file counts as small.
+    fn limit(&self) -> u64 {
+        self.file.limit.unwrap_or(self.small_file_bytes)
     }
 
     /// TierRequest of the file, as far as it is known.
     fn wish(&self) -> TierRequest {
         let File { mark, size, stored, .. } = self.file;
+        let limit = self.limit();
         match mark {
             // A class with too few devices counts as its side.
             Some(DataTier { side, rank }) => {
                 let rank = rank.filter(|rank| self.ranks.contains(rank));
                 TierRequest::Of(DataTier { side, rank })
             }
-            None if self.small_file_bytes == 0 => TierRequest::BULK,
+            None if limit == 0 => TierRequest::BULK,
             // Space may be kept for what is to come.
-            None if size <= self.small_file_bytes && self.is_decided() => TierRequest::Either,
-            None if size <= self.small_file_bytes => TierRequest::FAST,
-            None if stored <= self.small_file_bytes => TierRequest::Either,
+            None if size <= limit && self.is_decided() => TierRequest::Either,
+            None if size <= limit => TierRequest::FAST,
+            None if stored <= limit => TierRequest::Either,
             None => TierRequest::BULK,
         }
     }

@@ -10,7 +10,7 @@ use crate::output;
 use anyhow::{Result, bail};
 use brindle_admin::extents::{Extents, Inode, Piece, inline_bytes, pieces};
 use brindle_admin::trees::Trees;
-use brindle_admin::walk::{inode_item, mark_of, walk};
+use brindle_admin::walk::{inode_item, limit_of_small_files, mark_of, walk};
 use brindle_admin::{AdminError, ControlError, DevId, FileType, Mounted};
 use brindle_policy::placement::{DataTier, PlacementClass};
 use brindle_policy::tier::files::{no_tiers_reason, ranks_of_data};
@@ -146,6 +146,7 @@ fn find(facts: &Facts, start: Inode) -> Result<Found> {
         // A class with too few devices counts as its side.
         let mark = mark
             .map(|DataTier { side, rank }| DataTier { side, rank: rank.filter(|rank| ranks.contains(rank)) });
+        let small = limit_of_small_files(trees, met.inode)?.unwrap_or(small);
         for piece in &own {
             if !found.seen.insert((piece.start().get(), piece.disk_bytes())) {
                 continue;

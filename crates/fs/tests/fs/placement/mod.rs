@@ -4,6 +4,7 @@
 mod classes;
 mod ground;
 mod kernel;
+mod limits;
 mod preallocated;
 mod sorting;
 mod tiers;

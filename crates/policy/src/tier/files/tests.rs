@@ -30,17 +30,29 @@ fn pool() -> TierPool {
 /// Shows a file: its length, its mark, and its extents: where they begin, in MiB, and their length in bytes, stored and
 /// compressed or not.
 fn see(survey: &mut Survey, number: u64, size: u64, mark: &[u8], extents: &[(u64, u64, bool)]) {
+    let attributes: &[(&[u8], &[u8])] = if mark.is_empty() { &[] } else { &[(MARK, mark)] };
+    see_with(survey, number, size, attributes, extents);
+}
+
+/// The same, with these attributes.
+fn see_with(
+    survey: &mut Survey,
+    number: u64,
+    size: u64,
+    attributes: &[(&[u8], &[u8])],
+    extents: &[(u64, u64, bool)],
+) {
     let key = |item_type, offset| Key::new(ObjectId::new(number), item_type, offset);
     let mut inode = InodeItem::new_zeroed();
     inode.size.set(size);
     survey.see(&key(KeyType::INODE_ITEM, 0), inode.as_bytes());
-    if !mark.is_empty() {
+    for (hash, (name, value)) in (1..).zip(attributes) {
         let mut header = DirEntryHeader::new_zeroed();
-        header.data_len.set(u16::try_from(mark.len()).expect("short"));
-        header.name_len.set(u16::try_from(MARK.len()).expect("short"));
+        header.data_len.set(u16::try_from(value.len()).expect("short"));
+        header.name_len.set(u16::try_from(name.len()).expect("short"));
         header.file_type = 8;
-        let entry = [header.as_bytes(), MARK, mark].concat();
-        survey.see(&key(KeyType::XATTR_ITEM, 1), &entry);
+        let entry = [header.as_bytes(), name, value].concat();
+        survey.see(&key(KeyType::XATTR_ITEM, hash), &entry);
     }
     let mut offset = 0;
     for (at, length, is_compressed) in extents {
@@ -254,4 +266,26 @@ fn a_class_with_too_few_devices_for_the_data_counts_as_its_side() {
     let mut survey = Survey::new(&pool, LIMIT, Logical::new(0));
     see(&mut survey, 256, 10 * MIB, b"smr", &[(110, MIB, false), (310, MIB, false)]);
     assert_eq!(targets(&mut survey), [(110, Bulk, None)]);
+}
+
+#[test]
+fn a_limit_of_its_own_counts_more_than_that_of_the_pool_and_less_than_a_mark() {
+    let own = |value: &'static [u8]| [(SMALL_FILES, value)];
+    for limit in [0, LIMIT] {
+        let mut survey = Survey::new(&pool(), limit, Logical::new(0));
+        let both = |at: u64| [(110 + at, MIB / 2, false), (210 + at, MIB / 2, false)];
+        see_with(&mut survey, 256, MIB, &own(b"1048576"), &both(0));
+        see_with(&mut survey, 257, MIB, &own(b"1048575"), &both(1));
+        see_with(&mut survey, 258, 5000, &own(b"0"), &both(2));
+        see_with(&mut survey, 259, MIB, &[own(b"1048576")[0], (MARK, b"bulk")], &both(3));
+        // No number: the pool's limit counts.
+        see_with(&mut survey, 260, MIB, &own(b"1M"), &both(4));
+        assert_eq!(wrong(&mut survey), [(111, Bulk), (112, Bulk), (113, Bulk), (114, Bulk), (210, Fast)]);
+    }
+}
+
+#[test]
+fn limits_are_decimal_numbers() {
+    let all = [&b"0"[..], b"65536", b"", b"-1", b"+1", b"64K", b" 1", b"1\0", b"99999999999999999999"];
+    assert_eq!(all.map(limit_of), [Some(0), Some(65_536), None, None, None, None, None, None, None]);
 }
