@@ -1,6 +1,6 @@
 //! Steps of CI, in the order in which failures are cheapest.
 
-use crate::steps::{Limits, Steps};
+use crate::steps::{Lane, Limits, Steps};
 use crate::{binaries, cargo, fuzz};
 use anyhow::Result;
 use std::time::Duration;
@@ -33,10 +33,7 @@ pub(crate) fn run(fuzz_seconds: u32) -> Result<()> {
     ]))?;
     tests(&mut steps)?;
     explore(&mut steps)?;
-    for target in fuzz::targets()? {
-        fuzz::run(&mut steps, &target, fuzz_seconds, Some(1))?;
-    }
-    Ok(())
+    fuzz::run_shortly(&mut steps, fuzz_seconds)
 }
 
 /// Explores schedules of threads: all threads of this build are tasks of one, so it is a build of its own. Its lints are
@@ -52,21 +49,24 @@ pub(crate) fn run_tests() -> Result<()> {
     tests(&mut Steps::begin(LIMITS)?)
 }
 
-/// Builds and runs all tests, each package's in its own way. The harness prints the name of a test before the test where they
-/// run one at a time, and elsewhere that one has been running for a minute: the last line tells which test is stuck.
+/// Builds and runs all tests, each package's in its own way: in one lane those that take a thread at a time, in the other all
+/// others. The harness prints the name of a test before the test where they run one at a time, and elsewhere that one has been
+/// running for a minute: the last line tells which test is stuck.
 fn tests(steps: &mut Steps) -> Result<()> {
-    let is_alone = |binary: &binaries::TestBinary| ALONE.contains(&binary.package.as_str());
-    let mut binaries = binaries::build(steps, &["--workspace"])?;
-    binaries.sort_by_key(is_alone);
-    for binary in &binaries {
+    let (mut alone, mut others) = (Lane::new(), Lane::new());
+    for binary in binaries::build(steps, &["--workspace"])? {
         let mut command = binary.command();
-        if is_alone(binary) {
-            command.arg("--test-threads=1");
-        }
         if std::env::var_os(SEED.0).is_none() {
             command.env(SEED.0, SEED.1);
         }
-        steps.run_as(&format!("tests of {}: {}", binary.package, binary.name()), &mut command)?;
+        let name = format!("tests of {}: {}", binary.package, binary.name());
+        if ALONE.contains(&binary.package.as_str()) {
+            command.arg("--test-threads=1");
+            alone.push((name, command));
+        } else {
+            others.push((name, command));
+        }
     }
+    steps.side_by_side(vec![alone, others])?;
     steps.run(cargo().args(["test", "--workspace", "--doc"]))
 }

@@ -1,9 +1,10 @@
 //! Fuzzing on the stable toolchain: libFuzzer's instrumentation is asked of the compiler by its passes.
 
-use crate::steps::Steps;
+use crate::steps::{Lane, Steps};
 use crate::{cargo, workspace_root};
 use anyhow::{Context, Result};
 use std::fs;
+use std::process::Command;
 
 /// Coverage as libFuzzer wants it. `--target` keeps it out of build scripts.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -30,32 +31,52 @@ pub(crate) fn targets() -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Builds a target and runs it on its corpus; new inputs go into a folder that is not kept. With a seed, each run tries
-/// the same inputs in the same order, as far as it comes.
-pub(crate) fn run(steps: &mut Steps, target: &str, seconds: u32, seed: Option<u32>) -> Result<()> {
-    let root = workspace_root();
-    let fuzz = root.join("fuzz");
-    steps.run(
-        cargo()
-            .env("RUSTFLAGS", FLAGS)
-            .args(["build", "--release", "--quiet", "--manifest-path", "fuzz/Cargo.toml"])
-            // Where it is looked for below, whatever the environment says.
-            .args(["--target-dir", "fuzz/target", "--target", TRIPLE, "--bin", target]),
-    )?;
+/// Builds a target and runs it on its corpus; new inputs go into a folder that is not kept.
+pub(crate) fn run(steps: &mut Steps, target: &str, seconds: u32) -> Result<()> {
+    steps.run(build().args(["--bin", target]))?;
+    steps.run(&mut command(target, seconds)?)
+}
+
+/// Runs every target for a short while, in two lanes. With the same seed each time, the same inputs are tried in the same order,
+/// as far as that comes.
+pub(crate) fn run_shortly(steps: &mut Steps, seconds: u32) -> Result<()> {
+    // To optimise more would take longer than the runs.
+    steps.run(build().env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1").arg("--bins"))?;
+    let mut lanes = vec![Lane::new(), Lane::new()];
+    for (number, target) in targets()?.iter().enumerate() {
+        let mut command = command(target, seconds)?;
+        command.arg("-seed=1");
+        lanes[number % 2].push((format!("fuzz {target}"), command));
+    }
+    steps.side_by_side(lanes)
+}
+
+/// The build, but for the targets.
+fn build() -> Command {
+    let mut build = cargo();
+    build
+        .env("RUSTFLAGS", FLAGS)
+        .args(["build", "--release", "--quiet", "--manifest-path", "fuzz/Cargo.toml"])
+        // Where it is looked for below, whatever the environment says.
+        .args(["--target-dir", "fuzz/target", "--target", TRIPLE]);
+    build
+}
+
+/// The run of a target that was built.
+fn command(target: &str, seconds: u32) -> Result<Command> {
+    let fuzz = workspace_root().join("fuzz");
     let found = fuzz.join("target/found").join(target);
     let artifacts = fuzz.join("artifacts").join(target);
     fs::create_dir_all(&found)?;
     fs::create_dir_all(&artifacts)?;
-    let program = fuzz.join("target").join(TRIPLE).join("release").join(target);
-    steps.run(
-        std::process::Command::new(program)
-            .arg(format!("-max_total_time={seconds}"))
-            .arg(format!("-rss_limit_mb={MEMORY_MIB}"))
-            .arg(format!("-timeout={INPUT_SECONDS}"))
-            .arg(format!("-artifact_prefix={}/", artifacts.display()))
-            .args(seed.map(|seed| format!("-seed={seed}")))
-            .args(["-print_final_stats=1", "-verbosity=0"])
-            .arg(&found)
-            .arg(fuzz.join("corpus").join(target)),
-    )
+    let mut command = Command::new(fuzz.join("target").join(TRIPLE).join("release").join(target));
+    command
+        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-rss_limit_mb={MEMORY_MIB}"))
+        .arg(format!("-timeout={INPUT_SECONDS}"))
+        .arg(format!("-artifact_prefix={}/", artifacts.display()))
+        .args(["-print_final_stats=1", "-verbosity=0"])
+        .arg(&found)
+        .arg(fuzz.join("corpus").join(target));
+    Ok(command)
 }

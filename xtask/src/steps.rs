@@ -1,12 +1,15 @@
-//! Steps of a chore: child processes that run one after another, each within a limit, all within a budget. A step that is
+//! Steps of a chore: child processes that run one after another, or in lanes side by side, each within a limit, all within a budget. A step that is
 //! overdue isn't slow but stuck: its threads are listed with their stacks, it is killed, and the chore fails.
 //!
 //! Each step is a process group of its own. Processes that leave the group (servers of mounts do) are found by `TMPDIR`, which
 //! is a folder of this run alone; so are mounts and loop devices that a killed step leaves behind.
 
 mod child;
+mod lanes;
 mod leftovers;
 mod processes;
+
+pub(crate) use lanes::Lane;
 
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -33,6 +36,15 @@ pub(crate) struct Limits {
 impl Limits {
     /// No limits: for chores that a person waits for.
     pub(crate) const NONE: Self = Self { step: Duration::MAX, all: Duration::MAX };
+
+    /// Time that a step may take which begins now.
+    fn left(&self, started: Instant, name: &str) -> Result<Duration> {
+        let left = self.step.min(self.all.saturating_sub(started.elapsed()));
+        if left.is_zero() {
+            bail!("no time is left for {name}");
+        }
+        Ok(left)
+    }
 }
 
 /// The steps of a chore. When it is dropped, it prints which took longest and removes what they left.
@@ -89,12 +101,9 @@ impl Steps {
     fn status(&mut self, name: &str, command: &mut Command) -> Result<ExitStatus> {
         let begun = Instant::now();
         eprintln!("+ {} {name}", clock(self.started.elapsed()));
-        let limit = self.limits.step.min(self.limits.all.saturating_sub(self.started.elapsed()));
-        if limit.is_zero() {
-            bail!("no time is left for {name}");
-        }
+        let limit = self.limits.left(self.started, name)?;
         command.env("TMPDIR", self.folder.path());
-        let step = child::Step { folder: self.folder.path(), limit, interrupt: &self.interrupt };
+        let step = child::Step { folder: self.folder.path(), limit, interrupts: &[&self.interrupt] };
         let ended = step.run(command, &mut std::io::stderr());
         self.done.push((name.to_owned(), begun.elapsed()));
         ended.with_context(|| format!("step {name}"))

@@ -22,8 +22,8 @@ pub(super) struct Step<'a> {
     /// `TMPDIR` of the step.
     pub(super) folder: &'a Path,
     pub(super) limit: Duration,
-    /// Readable as soon as the chore is interrupted.
-    pub(super) interrupt: &'a UnixStream,
+    /// One is readable as soon as the step is to end.
+    pub(super) interrupts: &'a [&'a UnixStream],
 }
 
 /// The process group of a step, which doesn't outlive it, however the step ends.
@@ -49,7 +49,7 @@ impl Step<'_> {
     pub(super) fn run(&self, command: &mut Command, report: &mut dyn Write) -> Result<ExitStatus> {
         // Not in the group that Ctrl-C reaches and that may read from the terminal.
         let mut child = Group(command.process_group(0).stdin(Stdio::null()).spawn().context("cannot start")?);
-        match wait(&mut child.0, self.limit, Some(self.interrupt))? {
+        match wait(&mut child.0, self.limit, self.interrupts)? {
             Ended::Exited(status) => Ok(status),
             Ended::Overdue => {
                 writeln!(report, "overdue after {} s", self.limit.as_secs())?;
@@ -60,7 +60,7 @@ impl Step<'_> {
             }
             Ended::Interrupted => {
                 signal_group(&child.0, Signal::TERM);
-                if !matches!(wait(&mut child.0, END, None), Ok(Ended::Exited(_))) {
+                if !matches!(wait(&mut child.0, END, &[]), Ok(Ended::Exited(_))) {
                     self.kill(&mut child.0);
                 }
                 bail!("interrupted")
@@ -80,7 +80,7 @@ impl Step<'_> {
             member.kill();
         }
         // One that can't be killed stays: the step fails all the same.
-        let _ = wait(child, END, None);
+        let _ = wait(child, END, &[]);
     }
 }
 
@@ -90,7 +90,7 @@ fn signal_group(child: &Child, signal: Signal) {
 }
 
 /// Waits for a child at most as long as the limit.
-pub(super) fn wait(child: &mut Child, limit: Duration, interrupt: Option<&UnixStream>) -> Result<Ended> {
+pub(super) fn wait(child: &mut Child, limit: Duration, interrupts: &[&UnixStream]) -> Result<Ended> {
     let begun = Instant::now();
     let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).context("cannot watch a child")?;
     loop {
@@ -102,13 +102,13 @@ pub(super) fn wait(child: &mut Child, limit: Duration, interrupt: Option<&UnixSt
             return Ok(Ended::Overdue);
         }
         let mut watched = vec![PollFd::new(&pidfd, PollFlags::IN)];
-        watched.extend(interrupt.map(|stream| PollFd::new(stream, PollFlags::IN)));
+        watched.extend(interrupts.iter().map(|stream| PollFd::new(*stream, PollFlags::IN)));
         let timeout = Timespec::try_from(left.min(WAIT)).expect("an hour at most");
         match poll(&mut watched, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error).context("cannot wait for a child"),
         }
-        if watched.get(1).is_some_and(|interrupt| !interrupt.revents().is_empty()) {
+        if watched.iter().skip(1).any(|interrupt| !interrupt.revents().is_empty()) {
             return Ok(Ended::Interrupted);
         }
     }

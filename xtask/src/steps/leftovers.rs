@@ -58,7 +58,7 @@ fn detach(device: &Path) -> bool {
     let child =
         Command::new("losetup").arg("-d").arg(device).stdin(Stdio::null()).stderr(Stdio::null()).spawn();
     child.is_ok_and(|mut child| {
-        let ended = wait(&mut child, DETACH, None);
+        let ended = wait(&mut child, DETACH, &[]);
         matches!(ended, Ok(super::child::Ended::Exited(status)) if status.success())
     })
 }

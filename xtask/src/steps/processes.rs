@@ -65,9 +65,9 @@ impl Process {
             .stderr(Stdio::null())
             .spawn()
             .ok()?;
-        if !matches!(wait(&mut child, DEBUG, None), Ok(Ended::Exited(_))) {
+        if !matches!(wait(&mut child, DEBUG, &[]), Ok(Ended::Exited(_))) {
             let _ = child.kill();
-            let _ = wait(&mut child, READ, None);
+            let _ = wait(&mut child, READ, &[]);
         }
         let mut bytes = Vec::new();
         io::Seek::rewind(&mut file).ok()?;

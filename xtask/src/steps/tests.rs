@@ -23,7 +23,7 @@ fn steps(limit: Duration, all: Duration) -> (Steps, UnixStream) {
 fn stuck(limit: Duration, script: &str) -> (String, String, Vec<Pid>) {
     let folder = tempfile::tempdir().expect("a folder");
     let (interrupt, _other) = UnixStream::pair().expect("a pair");
-    let step = child::Step { folder: folder.path(), limit, interrupt: &interrupt };
+    let step = child::Step { folder: folder.path(), limit, interrupts: &[&interrupt] };
     let mut report = Vec::new();
     let ended = step.run(shell(script).env("TMPDIR", folder.path()), &mut report);
     let pids = std::fs::read_to_string(folder.path().join("pids")).expect("the processes");
@@ -93,6 +93,37 @@ fn a_step_returns_its_output_or_its_failure() {
     assert_eq!(steps.output(&mut shell("echo here")).expect("a success"), "here\n");
     let error = steps.run_as("it", &mut shell("exit 3")).expect_err("a failure");
     assert_eq!(error.to_string(), "it failed: exit status: 3");
+}
+
+#[test]
+fn lanes_run_side_by_side_and_print_each_step_as_a_whole() {
+    let (mut steps, _other) = steps(AMPLE, AMPLE);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (one, two) = (file("one"), file("two"));
+    // Each waits for the other.
+    let meet = |ours: &str, theirs: &str| {
+        shell(&format!("echo before; touch {ours}; until [ -e {theirs} ]; do sleep 0.01; done; echo after"))
+    };
+    let lane = |name: &str, command| vec![(name.to_owned(), command), ("last".to_owned(), shell("true"))];
+    let mut report = Vec::new();
+    let lanes = vec![lane("a", meet(&one, &two)), lane("b", meet(&two, &one))];
+    steps.lanes(lanes, &mut report).expect("they meet");
+    let report = String::from_utf8(report).expect("text");
+    assert_eq!(report.matches("before\nafter\n").count(), 2, "{report}");
+    assert_eq!(steps.done.len(), 4);
+}
+
+#[test]
+fn a_lane_that_fails_ends_the_others() {
+    let (mut steps, _other) = steps(AMPLE, AMPLE);
+    let fails = vec![("it".to_owned(), shell("echo why; exit 3")), ("next".to_owned(), shell("exit 4"))];
+    let lasts = vec![("long".to_owned(), shell("exec sleep 1000")), ("later".to_owned(), shell("exit 5"))];
+    let mut report = Vec::new();
+    let error = steps.lanes(vec![lasts, fails], &mut report).expect_err("one fails");
+    assert_eq!(format!("{error:#}"), "it failed: exit status: 3");
+    let report = String::from_utf8(report).expect("text");
+    assert!(report.contains("why\n") && !report.contains("next") && !report.contains("later"), "{report}");
 }
 
 #[test]
