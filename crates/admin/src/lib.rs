@@ -1,5 +1,5 @@
 //! Administration of a pool: facts that can be asked of it, and changes that can be made to it. [`control`] asks a mount of
-//! the kernel or of brindle by the ioctls of `brindle-uapi`; [`search`], [`devices`] and [`balance`] belong to it. [`tier`]
+//! the kernel or of brindle by the ioctls of `brindle-uapi`; [`search`], [`devices`], [`balance`] and [`streams`] belong to it. [`tier`]
 //! moves metadata of a pool that the kernel has mounted, with fences. [`health`] judges what is found of a pool.
 //! Must not know: the command line.
 
@@ -20,6 +20,7 @@ pub mod registry;
 pub mod scrub;
 pub mod search;
 mod settings;
+pub mod streams;
 pub mod subvolumes;
 mod sysfs;
 pub mod tier;

@@ -120,6 +120,11 @@ pub enum Command<'a> {
 }
 
 impl Command<'_> {
+    /// Returns true if a subvolume before it ends with it.
+    pub fn ends_subvolume(&self) -> bool {
+        matches!(self, Self::End | Self::Subvolume { .. } | Self::Snapshot { .. })
+    }
+
     /// Its number.
     pub fn number(&self) -> CommandNumber {
         match self {

@@ -10,6 +10,7 @@ mod reads;
 mod replace;
 mod scrub;
 mod space;
+mod stream;
 mod traffic;
 mod work;
 mod write_back;
@@ -44,6 +45,11 @@ pub use scrub::{
     SCRUB_RESUME, SCRUB_TEXT_BYTES, ScrubLimit, ScrubPage, ScrubStart,
 };
 pub use space::{DeviceSpace, GroupSpace, SPACE_RESERVE, SpaceEntry, SpaceList, SpacePage, SpaceReport};
+pub use stream::{
+    RECEIVE_ONE_STREAM, ReceiveStart, SEND_COMPRESSED, SEND_IDS_MAX, SEND_NO_DATA, SEND_ONE_STREAM,
+    STREAM_COMPLAINT, STREAM_DONE, STREAM_FAILED, STREAM_RECEIVED, STREAM_SENDS, STREAM_TEXT_MAX, SendStart,
+    StreamEvent,
+};
 pub use traffic::{
     DeviceTraffic, MetadataCache, RecordPage, RecordedRequest, TRAFFIC_ASLEEP, TRAFFIC_COUNTED, TrafficPage,
     TrafficReport,

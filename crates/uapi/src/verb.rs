@@ -7,10 +7,10 @@ use crate::message::{
     Balance, BalanceReport, BalanceStart, ClassesRequest, CommitsReport, ContentsPart, DefragmentPiece,
     DeviceInfo, DeviceReport, DeviceStart, DeviceStatistics, ExtendedFlags, FilesystemInfo, HintRequest,
     InodeLookup, KernelDefragment, KernelReplace, KernelScrub, Label, LogReport, QgroupAssign, QgroupCreate,
-    QgroupLimits, QuotaControl, QuotaRescan, ReadOnlyReason, ReadsPage, RecordPage, ScrubLimit, ScrubPage,
-    ScrubStart, ServerInfo, Setting, SnapshotRequest, SpaceList, SpacePage, SubvolumeInfo, SubvolumePage,
-    TrafficPage, TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2, WriteBackReport,
-    WriteBackRequest,
+    QgroupLimits, QuotaControl, QuotaRescan, ReadOnlyReason, ReadsPage, ReceiveStart, RecordPage, ScrubLimit,
+    ScrubPage, ScrubStart, SendStart, ServerInfo, Setting, SnapshotRequest, SpaceList, SpacePage,
+    SubvolumeInfo, SubvolumePage, TrafficPage, TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2,
+    WriteBackReport, WriteBackRequest,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -383,6 +383,10 @@ verbs! {
     Defragment: brindle(40), Exchanges(DefragmentPiece), Brindle, Administrator, Slow, Change;
     /// Defragments a part of the contents of the file, and says where the next one begins.
     DefragmentContents: brindle(41), Exchanges(ContentsPart), Brindle, Judged, Slow, Change;
+    /// Begins to send subvolumes; answers at once.
+    StartSend: brindle(50), Tells(SendStart), Brindle, Administrator, Slow, Nothing;
+    /// Begins to receive subvolumes into the directory; answers at once.
+    StartReceive: brindle(51), Tells(ReceiveStart), Brindle, Administrator, Slow, Change;
 }
 
 // Numbers as the kernel's headers have them.

@@ -41,6 +41,11 @@ impl PoolOptions {
         Self { subvol, subvolid, options }
     }
 
+    /// Returns true if there is one.
+    pub(crate) fn is_given(&self) -> bool {
+        self.subvol.is_some() || self.subvolid.is_some() || !self.options.is_empty()
+    }
+
     /// Opens the filesystem on `devices` with what its log says, and logs its warnings.
     pub(crate) fn open(&self, devices: &[PathBuf]) -> Result<Filesystem> {
         let mut options = MountOptions::parse(&self.options)?;

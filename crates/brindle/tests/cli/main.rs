@@ -40,6 +40,7 @@ mod scrub;
 mod send;
 mod sorting;
 mod status;
+mod streams;
 mod support;
 mod syncs;
 mod tier;

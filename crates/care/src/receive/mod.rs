@@ -54,6 +54,8 @@ pub struct Received {
 /// Something that happened while receiving.
 #[derive(Debug)]
 pub enum ReceiveEvent<'e> {
+    /// A subvolume was made, and is to be filled.
+    Begun(&'e Received),
     /// A command is about to be carried out.
     Command(&'e Placed<'e>),
     /// A command failed, and is not the last one that may.
@@ -124,12 +126,10 @@ impl<'r> Receiver<'r> {
             let Some(placed) = reader.next()? else {
                 return Err(ReceiveFailure::NoEnd(end));
             };
-            if (self.observer)(&ReceiveEvent::Command(&placed)) != Control::Continue {
-                return Err(ReceiveFailure::Cancelled);
-            }
+            self.tell(&ReceiveEvent::Command(&placed))?;
             let Placed { command, .. } = placed;
             let begins = matches!(command, Command::Subvolume { .. } | Command::Snapshot { .. });
-            if begins || command == Command::End {
+            if command.ends_subvolume() {
                 self.finish(&placed, current)?;
             }
             let done = match current {
@@ -138,8 +138,12 @@ impl<'r> Receiver<'r> {
                 Some(incoming) => incoming.apply(&command, &mut self.known),
                 None => Err(ReceiveProblem::NoSubvolume),
             };
-            if let Err(problem) = done {
-                self.failed(at(&placed, problem), current.as_mut())?;
+            match (done, &current) {
+                (Err(problem), _) => self.failed(at(&placed, problem), current.as_mut())?,
+                (Ok(()), Some(incoming)) if begins => {
+                    self.tell(&ReceiveEvent::Begun(&incoming.received()))?;
+                }
+                (Ok(()), _) => {}
             }
         }
     }
@@ -159,13 +163,10 @@ impl<'r> Receiver<'r> {
             return Err(ReceiveFailure::Failures(incoming.failures));
         }
         incoming.finish().map_err(|problem| at(placed, problem))?;
-        let received = Received { id: incoming.id(), name: incoming.name.clone() };
+        let received = incoming.received();
         *current = None;
         self.received += 1;
-        match (self.observer)(&ReceiveEvent::Finished(&received)) {
-            Control::Continue => Ok(()),
-            Control::Pause | Control::Cancel => Err(ReceiveFailure::Cancelled),
-        }
+        self.tell(&ReceiveEvent::Finished(&received))
     }
 
     /// Counts a failed command. It is the end if it is one too many, or there is nothing that later ones could be for.
@@ -178,7 +179,11 @@ impl<'r> Receiver<'r> {
         let is_last = self.options.errors_max != 0 && self.failures >= self.options.errors_max;
         let Some(incoming) = current.filter(|_| !is_last) else { return Err(error.into()) };
         incoming.failures += 1;
-        match (self.observer)(&ReceiveEvent::Failed(&error)) {
+        self.tell(&ReceiveEvent::Failed(&error))
+    }
+
+    fn tell(&mut self, event: &ReceiveEvent<'_>) -> Result<(), ReceiveFailure> {
+        match (self.observer)(event) {
             Control::Continue => Ok(()),
             Control::Pause | Control::Cancel => Err(ReceiveFailure::Cancelled),
         }

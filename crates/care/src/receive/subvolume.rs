@@ -1,5 +1,6 @@
 //! One subvolume while it is received.
 
+use super::Received;
 use super::error::ReceiveProblem;
 use super::known::Known;
 use super::path::{self, Found};
@@ -58,6 +59,11 @@ impl<'f> Incoming<'f> {
     /// Id of the subvolume.
     pub(super) fn id(&self) -> RootId {
         self.root.tree
+    }
+
+    /// Its id and name.
+    pub(super) fn received(&self) -> Received {
+        Received { id: self.id(), name: self.name.clone() }
     }
 
     /// Carries out a command that neither begins nor ends a subvolume.

@@ -20,12 +20,19 @@ use std::time::Duration;
 /// Time for which the kernel may keep answers: it makes every change itself, or is told of it.
 pub(super) const TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Changed in the generation of an inode while its subvolume is being received: of a file that it has, the kernel never takes another
+/// size from us, so afterwards it is to be another file. It compares 32 bits.
+const INCOMING: u64 = 1 << 31;
+
 /// The pages that the kernel is asked for first, and next if a file still has no blocks.
 const PAGES: [std::ops::Range<u64>; 2] = [0..1 << 20, 0..u64::MAX];
 
 impl Adapter {
     /// Time for which the kernel may keep the attributes in the next answer.
     pub(super) fn ttl(&self, stat: &Stat) -> Duration {
+        if self.operations.incoming.has(stat.ino) {
+            return Duration::ZERO;
+        }
         match stat.kind {
             FileType::Regular if self.operations.refusals.has(stat.ino) => Duration::ZERO,
             FileType::Regular if self.operations.pages.tells_unsettled(stat) => UNSETTLED_TTL,
@@ -36,8 +43,13 @@ impl Adapter {
     /// A name and its inode, as the kernel may keep them.
     pub(super) fn entry(&self, stat: &Stat) -> Entry {
         let attributes_ttl = if stat.ino == 0 { TTL } else { self.ttl(stat) };
+        let (name_ttl, generation) = if self.operations.incoming.has(stat.ino) {
+            (Duration::ZERO, stat.generation ^ INCOMING)
+        } else {
+            (TTL, stat.generation)
+        };
         let attributes = attributes_of(stat);
-        Entry { node: stat.ino, generation: stat.generation, name_ttl: TTL, attributes_ttl, attributes }
+        Entry { node: stat.ino, generation, name_ttl, attributes_ttl, attributes }
     }
 
     pub(super) fn reply_entry(&self, made: Result<Stat, Errno>, reply: Reply<kind::Entry>) {

@@ -9,6 +9,7 @@ use brindle_fs::{FileType, NewInode, read_for};
 use brindle_transport::{Entry, NameOperation, Opened, Reply, kind};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use std::time::Duration;
 
 impl Adapter {
     /// Answers a request about a name in the directory `node`.
@@ -70,7 +71,9 @@ impl Adapter {
     fn lookup(&self, parent: u64, name: &[u8]) -> Result<Entry, Errno> {
         let found = self.operations.names.lookup(parent, name)?;
         // The number 0 says that there is nothing, and that this may be remembered.
-        Ok(self.entry(&found.unwrap_or(Stat::of_entry(0, FileType::Regular))))
+        let entry = self.entry(&found.unwrap_or(Stat::of_entry(0, FileType::Regular)));
+        let name_ttl = if self.operations.incoming.has(parent) { Duration::ZERO } else { entry.name_ttl };
+        Ok(Entry { name_ttl, ..entry })
     }
 
     fn make(&self, parent: u64, name: &[u8], new: &NewInode<'_>, reply: Reply<kind::Entry>) {

@@ -109,7 +109,7 @@ fn serve(
     device: std::os::fd::OwnedFd,
     options: &MountOptions,
 ) -> std::io::Result<Served> {
-    let operations = Arc::new(Operations::new(filesystem, options));
+    let operations = Arc::new(Operations::new(filesystem, options)?);
     let refusal = || std::io::Error::other("io_uring=on and auto_unmount don't go together");
     let rings = options.ring_use().ok_or_else(refusal)?;
     let wishes = wishes(operations.mode.is_written(), options.default_permissions, rings);

@@ -1,6 +1,7 @@
 //! Open directories, and listing what they hold.
 
 use super::access_times::AccessTimes;
+use super::incoming::Incoming;
 use super::nodes::Nodes;
 use crate::attributes::{Stat, offset_behind};
 use crate::directory_handles::{DirectoryHandle, DirectoryHandles};
@@ -34,6 +35,7 @@ pub(crate) type Emit<'a> = dyn FnMut(Listed<'_>) -> ControlFlow<()> + 'a;
 pub(crate) struct Directories {
     filesystem: Arc<Filesystem>,
     nodes: Arc<Nodes>,
+    incoming: Arc<Incoming>,
     access_times: Arc<AccessTimes>,
     handles: DirectoryHandles,
 }
@@ -42,16 +44,17 @@ impl Directories {
     pub(super) fn new(
         filesystem: Arc<Filesystem>,
         nodes: Arc<Nodes>,
+        incoming: Arc<Incoming>,
         access_times: Arc<AccessTimes>,
     ) -> Self {
-        Self { filesystem, nodes, access_times, handles: DirectoryHandles::default() }
+        Self { filesystem, nodes, incoming, access_times, handles: DirectoryHandles::default() }
     }
 
     /// Opens a directory, which stays until it is closed. Answers its handle, and whether the kernel is to keep what is
     /// listed by it.
     pub(crate) fn open(&self, node: u64) -> Result<(u64, bool), Errno> {
         let handle = DirectoryHandle::new(number(self.filesystem.acquire(self.nodes.inode(node)?))?);
-        let fills_cache = handle.fills_cache();
+        let fills_cache = handle.fills_cache() && !self.incoming.has(node);
         Ok((self.handles.add(handle), fills_cache))
     }
 

@@ -12,11 +12,12 @@
 //!              scrub                     device_requests  DeviceRequests          attributes   InodeAttributes
 //! subvolumes   Subvolumes                quotas           Quotas                  xattrs       Xattrs
 //! defragment   Defragmentation           server           MountServer             directories  Directories: list
+//! streams      Streams: send, receive
 //! ────────────────────────────────────────────────────────────────────────────────────────────────────────
 //! durability      Durability: fsync, syncfs, and what is due before an answer    write_refusals  WriteRefusals
 //! pages           KernelPages: contents that the kernel has                      privileges      Privileges
 //! invalidations   Invalidations: what the kernel is told to drop                 access_times    AccessTimes
-//! files           Files: open files, by handle
+//! files           Files: open files, by handle                                 incoming  Incoming: what is received
 //! nodes           Nodes: inodes by the numbers of the kernel
 //! mode            MountMode: written or not, at rest or not
 //! ```
@@ -32,6 +33,7 @@ mod devices;
 pub(crate) mod directories;
 mod durability;
 mod files;
+mod incoming;
 pub(crate) mod invalidations;
 mod jobs;
 mod long_work;
@@ -48,6 +50,7 @@ mod remount;
 mod scrub;
 mod server;
 mod settings;
+mod streams;
 mod subvolumes;
 mod tree_items;
 pub(crate) mod verbs;
@@ -64,6 +67,7 @@ use device_requests::DeviceRequests;
 use directories::Directories;
 use durability::Durability;
 use files::Files;
+use incoming::Incoming;
 use invalidations::Invalidations;
 use jobs::Jobs;
 use mode::MountMode;
@@ -79,6 +83,7 @@ use remount::Remount;
 use server::MountServer;
 use settings::MountSettings;
 use std::sync::Arc;
+use streams::Streams;
 use subvolumes::Subvolumes;
 use tree_items::TreeItems;
 use verbs::Ioctls;
@@ -91,6 +96,7 @@ pub(crate) struct Operations {
     pub(crate) mode: Arc<MountMode>,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) files: Arc<Files>,
+    pub(crate) incoming: Arc<Incoming>,
     pub(crate) invalidations: Arc<Invalidations>,
     pub(crate) pages: Arc<KernelPages>,
     pub(crate) durability: Arc<Durability>,
@@ -105,6 +111,7 @@ pub(crate) struct Operations {
     pub(crate) remount: Arc<Remount>,
     pub(crate) ioctls: Ioctls,
     jobs: Arc<Jobs>,
+    streams: Arc<Streams>,
 }
 
 /// The parts that the others stand on.
@@ -112,20 +119,24 @@ struct Base {
     mode: Arc<MountMode>,
     nodes: Arc<Nodes>,
     files: Arc<Files>,
+    incoming: Arc<Incoming>,
     invalidations: Arc<Invalidations>,
     pages: Arc<KernelPages>,
     durability: Arc<Durability>,
     access_times: Arc<AccessTimes>,
     privileges: Arc<Privileges>,
+    attributes: Arc<InodeAttributes>,
+    streams: Arc<Streams>,
 }
 
 impl Base {
-    fn new(filesystem: &Arc<Filesystem>, options: &MountOptions) -> Self {
+    fn new(filesystem: &Arc<Filesystem>, options: &MountOptions) -> std::io::Result<Self> {
         let fs = || filesystem.clone();
         let is_written = filesystem.is_writable() && !options.read_only;
         let mode = Arc::new(MountMode::new(is_written, options.commit_interval));
         let nodes = Arc::new(Nodes::new(fs(), mode.clone()));
         let files = Arc::new(Files::new(fs(), mode.clone(), nodes.clone()));
+        let incoming = Arc::new(Incoming::new(nodes.clone()));
         let invalidations = Arc::new(Invalidations::new(nodes.clone()));
         let pages = Arc::new(KernelPages::new(nodes.clone(), files.clone(), invalidations.clone()));
         let durability = Arc::new(Durability::new(
@@ -138,16 +149,6 @@ impl Base {
         ));
         let access_times = Arc::new(AccessTimes::new(fs(), mode.clone(), options));
         let privileges = Arc::new(Privileges::new(fs(), invalidations.clone()));
-        Self { mode, nodes, files, invalidations, pages, durability, access_times, privileges }
-    }
-}
-
-impl Operations {
-    /// The parts, from the lowest to the highest: none knows one that comes after it.
-    pub(crate) fn new(filesystem: &Arc<Filesystem>, options: &MountOptions) -> Self {
-        let fs = || filesystem.clone();
-        let base = Base::new(filesystem, options);
-        let Base { mode, nodes, files, invalidations, pages, durability, access_times, privileges } = base;
         let attributes = Arc::new(InodeAttributes::new(
             fs(),
             nodes.clone(),
@@ -156,10 +157,45 @@ impl Operations {
             durability.clone(),
             access_times.clone(),
         ));
+        let streams = Arc::new(Streams::new(
+            fs(),
+            mode.clone(),
+            nodes.clone(),
+            pages.clone(),
+            invalidations.clone(),
+            incoming.clone(),
+        )?);
+        Ok(Self {
+            mode,
+            nodes,
+            files,
+            incoming,
+            invalidations,
+            pages,
+            durability,
+            access_times,
+            privileges,
+            attributes,
+            streams,
+        })
+    }
+}
+
+impl Operations {
+    /// The parts, from the lowest to the highest: none knows one that comes after it.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub(crate) fn new(filesystem: &Arc<Filesystem>, options: &MountOptions) -> std::io::Result<Self> {
+        let fs = || filesystem.clone();
+        let base = Base::new(filesystem, options)?;
+        let Base { mode, nodes, files, incoming, invalidations, pages, durability, .. } = base;
+        let Base { access_times, privileges, attributes, streams, .. } = base;
         let openings = Arc::new(Openings::new(
             fs(),
             nodes.clone(),
             files.clone(),
+            incoming.clone(),
             invalidations.clone(),
             attributes.clone(),
         ));
@@ -172,7 +208,8 @@ impl Operations {
             access_times.clone(),
         );
         let jobs = Arc::new(Jobs::new(filesystem, mode.clone(), options.state_directory.clone()));
-        let remount = Arc::new(Remount::new(fs(), mode.clone(), durability.clone(), jobs.clone()));
+        let remount = Remount::new(fs(), mode.clone(), durability.clone(), jobs.clone(), streams.clone());
+        let remount = Arc::new(remount);
         let reports = Arc::new(PoolReports::new(fs()));
         let ioctls = Ioctls {
             mode: mode.clone(),
@@ -191,18 +228,20 @@ impl Operations {
             quotas: Quotas::new(fs(), nodes.clone()),
             server: MountServer::new(fs(), mode.clone(), options),
             jobs: jobs.clone(),
+            streams: streams.clone(),
             settings: MountSettings::new(fs(), remount.clone(), options),
             device_requests: DeviceRequests::new(fs()),
             defragmentation: Defragmentation::new(fs(), nodes.clone()),
         };
-        Self {
+        Ok(Self {
             refusals: WriteRefusals::new(fs(), nodes.clone(), files.clone(), invalidations.clone()),
             xattrs: Xattrs::new(fs(), nodes.clone(), privileges, durability.clone()),
-            directories: Directories::new(fs(), nodes.clone(), access_times),
+            directories: Directories::new(fs(), nodes.clone(), incoming.clone(), access_times),
             names: Names::new(fs(), nodes.clone(), files.clone(), durability.clone(), openings.clone()),
             mode,
             nodes,
             files,
+            incoming,
             invalidations,
             pages,
             durability,
@@ -213,7 +252,8 @@ impl Operations {
             remount,
             ioctls,
             jobs,
-        }
+            streams,
+        })
     }
 
     /// Notes that the kernel has forgotten a node this many times. Returns the hold that was kept for it, to be
@@ -225,6 +265,7 @@ impl Operations {
 
     /// Stops what runs, and removes what was kept for the kernel, which asks for nothing any more.
     pub(crate) fn end(&self) {
+        self.streams.end();
         self.jobs.end();
         self.nodes.release_all();
     }
@@ -244,16 +285,18 @@ mod tests {
     use brindle_ondisk::Uuid;
     use brindle_policy::balance::Balance;
     use brindle_testing::golden::Golden;
-    use brindle_uapi::message::BalanceStart;
+    use brindle_uapi::message::{BalanceStart, SendStart};
     use rustix::io::Errno;
+    use std::io::Write;
     use std::ops::ControlFlow;
-    use zerocopy::IntoBytes;
+    use std::os::fd::AsRawFd;
+    use zerocopy::{FromZeros, IntoBytes};
 
     fn operations(golden: &Golden) -> Operations {
         let devices =
             golden.devices.iter().map(|device| Arc::new(device.clone()) as Arc<dyn Device>).collect();
         let filesystem = Filesystem::open(devices, &OpenOptions::default()).expect("a golden image");
-        Operations::new(&Arc::new(filesystem), &MountOptions::default())
+        Operations::new(&Arc::new(filesystem), &MountOptions::default()).expect("a descriptor")
     }
 
     #[test]
@@ -269,13 +312,37 @@ mod tests {
         fs.write(&file, 0, &vec![7; 8 << 20]).expect("room");
         fs.close_file(file).and_then(|()| fs.sync()).expect("room");
         let options = MountOptions { read_only: false, ..MountOptions::default() };
-        let operations = Operations::new(&fs, &options);
+        let operations = Operations::new(&fs, &options).expect("a descriptor");
         let item = Balance::full().to_item();
         let item = item.as_bytes().try_into().expect("the size of an item");
         operations.jobs.balance.start(&BalanceStart { item, rate: 1, flags: 0 }).expect("it begins");
         assert!(operations.jobs.balance.is_running(), "it takes weeks at this rate");
         operations.end();
         assert!(!operations.jobs.balance.is_running());
+    }
+
+    #[test]
+    fn no_stream_goes_on_when_the_mount_has_ended() {
+        let operations = operations(&Golden::load("single"));
+        let ((_stream, to_stream), (events, to_events)) =
+            (std::io::pipe().expect("a pipe"), std::io::pipe().expect("a pipe"));
+        let number = |file: &dyn AsRawFd| file.as_raw_fd().try_into().expect("an open descriptor");
+        let mut start = SendStart::new_zeroed();
+        (start.stream, start.events) = (number(&to_stream), number(&to_events));
+        (start.version, start.count, start.ids[0]) = (1, 1, 5);
+        let caller = Caller { told: Some(Ids { uid: 0, gid: 0 }), pid: std::process::id() };
+        // The pipe of events is full, and stays so: the server waits.
+        let filled = std::thread::spawn(move || {
+            let mut to_events = to_events;
+            let _ = to_events.write_all(&vec![0; 1 << 20]);
+        });
+        while rustix::io::ioctl_fionread(&events).expect("a pipe") < 1 << 16 {
+            std::thread::yield_now();
+        }
+        operations.streams.send(caller, &start).expect("it begins");
+        operations.end();
+        drop(events);
+        filled.join().expect("it ends with its reader");
     }
 
     /// Names, numbers and offsets of a directory, fetched in batches.

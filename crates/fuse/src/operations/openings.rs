@@ -2,6 +2,7 @@
 
 use super::attributes::InodeAttributes;
 use super::files::Files;
+use super::incoming::Incoming;
 use super::invalidations::Invalidations;
 use super::nodes::Nodes;
 use crate::errno::number;
@@ -18,6 +19,7 @@ pub(crate) struct Openings {
     filesystem: Arc<Filesystem>,
     nodes: Arc<Nodes>,
     files: Arc<Files>,
+    incoming: Arc<Incoming>,
     invalidations: Arc<Invalidations>,
     attributes: Arc<InodeAttributes>,
 }
@@ -27,13 +29,14 @@ impl Openings {
         filesystem: Arc<Filesystem>,
         nodes: Arc<Nodes>,
         files: Arc<Files>,
+        incoming: Arc<Incoming>,
         invalidations: Arc<Invalidations>,
         attributes: Arc<InodeAttributes>,
     ) -> Self {
-        Self { filesystem, nodes, files, invalidations, attributes }
+        Self { filesystem, nodes, files, incoming, invalidations, attributes }
     }
 
-    /// Opens a file. Answers its handle, and whether the kernel is to hand over each write at once, past its cache.
+    /// Opens a file. Answers its handle, and whether the kernel is to hand over each read and write at once, past its cache.
     pub(crate) fn open(&self, caller: Caller, node: u64, flags: OFlags) -> Result<(u64, bool), Errno> {
         let attributes = number(self.filesystem.attributes(self.nodes.inode(node)?))?;
         let is_truncated = flags.contains(OFlags::TRUNC);
@@ -43,7 +46,8 @@ impl Openings {
         let is_marked = attributes.flags.contains(InodeFlags::SYNC);
         let mut how = Opened::from(flags);
         how.is_synchronous |= is_marked;
-        how.is_past_cache |= is_marked && how.writes;
+        let is_past_cache = is_marked && how.writes || self.incoming.has(node);
+        how.is_past_cache |= is_past_cache;
         let handle = self.files.open_known(&attributes, how)?;
         if is_truncated {
             let change = AttributeChange { size: Some(0), ..AttributeChange::default() };
@@ -53,7 +57,7 @@ impl Openings {
             }
             self.invalidations.note_write(node);
         }
-        Ok((handle, is_marked && how.writes))
+        Ok((handle, is_past_cache))
     }
 
     /// Ends the use of a handle. A request that still uses it closes the file when it is done.

@@ -7,6 +7,7 @@
 use super::durability::Durability;
 use super::jobs::Jobs;
 use super::mode::MountMode;
+use super::streams::Streams;
 use crate::errno::number;
 use crate::options::MountOptions;
 use brindle_fs::{Filesystem, FsError, UpkeepOwner};
@@ -21,6 +22,7 @@ pub(crate) struct Remount {
     mode: Arc<MountMode>,
     durability: Arc<Durability>,
     jobs: Arc<Jobs>,
+    streams: Arc<Streams>,
 }
 
 impl UpkeepOwner for Remount {
@@ -43,8 +45,9 @@ impl Remount {
         mode: Arc<MountMode>,
         durability: Arc<Durability>,
         jobs: Arc<Jobs>,
+        streams: Arc<Streams>,
     ) -> Self {
-        Self { filesystem, mode, durability, jobs }
+        Self { filesystem, mode, durability, jobs, streams }
     }
 
     /// The value of a setting that a remount changes; `None` if it is none of those.
@@ -81,6 +84,9 @@ impl Remount {
     fn rest(&self) -> Result<(), Errno> {
         if !self.mode.is_written() {
             return Ok(());
+        }
+        if self.streams.is_receiving() {
+            return Err(Errno::BUSY);
         }
         self.jobs.rest()?;
         // From here on the upkeep begins nothing; a piece that it has begun takes nothing away that a crash would miss.

@@ -12,6 +12,7 @@ use super::pool_settings::PoolSettings;
 use super::quotas::Quotas;
 use super::server::MountServer;
 use super::settings::MountSettings;
+use super::streams::Streams;
 use super::subvolumes::Subvolumes;
 use super::tree_items::TreeItems;
 use crate::control_thread::OwnThread;
@@ -76,6 +77,7 @@ pub(crate) struct Ioctls {
     pub(super) quotas: Quotas,
     pub(super) server: MountServer,
     pub(super) jobs: Arc<Jobs>,
+    pub(super) streams: Arc<Streams>,
     pub(super) settings: MountSettings,
     pub(super) device_requests: DeviceRequests,
     pub(super) defragmentation: Defragmentation,
@@ -213,6 +215,8 @@ services! {
     TakeRecorded => |mount, _, page| mount.device_requests.take_recorded(page.devid);
     Defragment => |mount, from, piece| mount.defragmentation.metadata(from.node, &piece);
     DefragmentContents => |mount, from, part| mount.defragmentation.contents(from.caller, from.node, &part);
+    StartSend => |mount, from, start| mount.streams.send(from.caller, &start);
+    StartReceive => |mount, from, start| mount.streams.receive(from.caller, from.node, &start);
 }
 
 #[cfg(test)]

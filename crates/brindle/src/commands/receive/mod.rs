@@ -1,4 +1,7 @@
-//! `brindle receive`: subvolumes from a stream, by [`brindle_care::receive`].
+//! `brindle receive`: subvolumes from a stream, by [`brindle_care::receive`]: here into devices, or in the server of a mount
+//! (`mount.rs`).
+
+mod mount;
 
 use crate::commands::mount_options::MountOptions;
 use crate::commands::path::{PathOption, name_json};
@@ -24,6 +27,9 @@ const READ_BYTES: usize = 1 << 20;
 
 const EXAMPLES: &str = "\
 EXAMPLES
+  A snapshot of another machine, into a mount of brindle:
+    ssh server sudo btrfs send /mnt/home.monday | sudo brindle receive /mnt/backups
+
   A snapshot of a kernel's mount, into a pool that is not mounted:
     sudo btrfs send /mnt/home.monday | brindle receive -p backups disk1.img disk2.img
 
@@ -41,7 +47,8 @@ EXIT STATUS
 
 /// Receive subvolumes from a stream of `send`
 ///
-/// The stream is one of `btrfs send`, version 1 or 2. Each subvolume of it becomes a read-only subvolume of the pool, with the contents,
+/// The stream is one of `btrfs send`, version 1 or 2; on a mount of the kernel, `btrfs receive` receives. Each subvolume of it becomes a
+/// read-only subvolume of the pool, with the contents,
 /// names, owners, modes, extended attributes and times of the source. It is marked as received, which incremental streams build
 /// on, in one step with its end: a subvolume that has the mark is whole and durable.
 ///
@@ -50,7 +57,7 @@ EXIT STATUS
 /// Paths of a stream never lead out of its subvolume.
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "brindle receive [OPTIONS] <DEVICE>...\n       brindle receive --dump [-f FILE]",
+    override_usage = "brindle receive [OPTIONS] <DIRECTORY>\n       brindle receive [OPTIONS] <DEVICE>...\n       brindle receive --dump [-f FILE]",
     after_long_help = EXAMPLES
 )]
 pub(crate) struct ReceiveCommand {
@@ -76,8 +83,8 @@ pub(crate) struct ReceiveCommand {
     path: PathOption,
     #[command(flatten)]
     json: JsonOption,
-    /// The devices of a pool that is not mounted
-    #[arg(value_name = "DEVICE", required_unless_present = "dump")]
+    /// A directory of a mount of brindle, or the devices of a pool that is not mounted
+    #[arg(value_name = "DIRECTORY|DEVICE", required_unless_present = "dump")]
     places: Vec<PathBuf>,
 }
 
@@ -102,9 +109,7 @@ pub(crate) fn run(command: &ReceiveCommand) -> Result<ExitCode> {
         Reach::Kernel(_) => {
             bail!("this is a mount of the kernel: `btrfs receive` receives there")
         }
-        Reach::Brindle(_) => {
-            bail!("this is a mount of brindle: unmount it, and name its devices")
-        }
+        Reach::Brindle(mounted) => mount::run(command, &mounted.0, source),
     }
 }
 
@@ -118,33 +123,43 @@ fn on_devices(command: &ReceiveCommand, devices: &[PathBuf], source: impl Read) 
     let mut names: Vec<Value> = Vec::new();
     let mut observer = |event: &ReceiveEvent<'_>| {
         match event {
+            ReceiveEvent::Begun(begun) => {
+                tracing::debug!("subvolume {}, id {}", String::from_utf8_lossy(&begun.name), begun.id);
+            }
             ReceiveEvent::Command(placed) => tracing::debug!("{}", placed.command),
             ReceiveEvent::Failed(error) => output::complain_line(&error.to_string()),
-            ReceiveEvent::Finished(received) => {
-                names.push(json!({ "name": name_json(&received.name), "id": received.id.get() }));
-                if !command.json.json {
-                    let mut out = output::stdout();
-                    let name = String::from_utf8_lossy(&received.name);
-                    // A reader that has gone is no reason to stop.
-                    let _ = writeln!(out, "Received subvolume {name}, id {}", received.id)
-                        .and_then(|()| out.flush());
-                }
-            }
+            ReceiveEvent::Finished(received) => names.push(tell(command, &received.name, received.id.get())),
         }
         if stop.is_set() { Control::Cancel } else { Control::Continue }
     };
     let received = receive(&filesystem, directory, source, &options, &mut observer);
     // Also after a failure: subvolumes before it are durable already, and the rest is to be looked at.
     filesystem.shutdown()?;
-    if command.json.json {
-        output::print_json(
-            &json!({ "received": names, "error": received.as_ref().err().map(ToString::to_string) }),
-        )?;
-    }
+    let failure = received.as_ref().err().map(ToString::to_string);
+    sum_up(command, &names, failure.as_deref())?;
     match received {
         Ok(_) => Ok(ExitCode::SUCCESS),
         Err(error) => Ok(ExitCode::from(complain(&error, &stop))),
     }
+}
+
+/// Tells of a subvolume that was received; what the report is to say of it.
+fn tell(command: &ReceiveCommand, name: &[u8], id: u64) -> Value {
+    if !command.json.json {
+        let mut out = output::stdout();
+        // A reader that has gone is no reason to stop.
+        let _ = writeln!(out, "Received subvolume {}, id {id}", String::from_utf8_lossy(name))
+            .and_then(|()| out.flush());
+    }
+    json!({ "name": name_json(name), "id": id })
+}
+
+/// Prints the report, if it was asked for.
+fn sum_up(command: &ReceiveCommand, received: &[Value], error: Option<&str>) -> Result<()> {
+    if command.json.json {
+        output::print_json(&json!({ "received": received, "error": error }))?;
+    }
+    Ok(())
 }
 
 /// Tells of a failure; the exit code.

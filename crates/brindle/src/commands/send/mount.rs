@@ -1,0 +1,101 @@
+//! Subvolumes of a mount, sent by its server.
+
+use super::{Failure, SendCommand, WRITE_BYTES, mounted, progress_bar, tell_begin};
+use crate::commands::stop::Stop;
+use crate::commands::usage::wrong_usage;
+use anyhow::{Context, Error, Result, bail};
+use brindle_admin::Mounted;
+use brindle_admin::streams::{NewsReader, SendOrder, StreamNews};
+use indicatif::ProgressBar;
+use std::io::{ErrorKind, PipeReader, Read, Write};
+use std::slice;
+
+/// A stream that the server of a mount sends.
+pub(super) struct Sending {
+    stream: PipeReader,
+    news: NewsReader,
+}
+
+impl Sending {
+    /// Has the server begin.
+    pub(super) fn begin(command: &SendCommand, version: u32, subvolumes: &[Mounted]) -> Result<Self> {
+        let [first, ..] = subvolumes else { bail!("no subvolume") };
+        if first.is_of_kernel() {
+            bail!("{}: a mount of the kernel: `btrfs send` sends there", first.path().display());
+        }
+        if !command.path.is_empty() {
+            return wrong_usage("--path is for devices: subvolumes of a mount are operands".to_owned());
+        }
+        if command.pool.is_given() {
+            return wrong_usage("--subvol, --subvolid and -o are for devices".to_owned());
+        }
+        let parent = command.parent.as_ref().map(|path| mounted(slice::from_ref(path))).transpose()?;
+        let order = SendOrder {
+            subvolumes,
+            parent: parent.as_deref().and_then(<[Mounted]>::first),
+            sources: &mounted(&command.clone_source)?,
+            version,
+            compressed: command.compressed_data,
+            no_data: command.no_data,
+            one_stream: command.one_stream,
+        };
+        let (stream, news) = first.send(&order)?;
+        Ok(Self { stream, news })
+    }
+
+    pub(super) fn write(self, target: &mut dyn Write, stop: &Stop, quiet: bool) -> Result<(), Failure> {
+        let Self { mut stream, mut news } = self;
+        let progress = progress_bar(quiet);
+        std::thread::scope(|threads| {
+            let told = threads.spawn(|| follow(&mut news, &progress, quiet));
+            let copied = copy(&mut stream, target, stop, &progress);
+            // The server can't go on where nothing is read.
+            drop(stream);
+            let told = told.join().map_err(|_| Error::msg("reading the news of the stream has failed"))?;
+            progress.finish_and_clear();
+            copied.and(told.map_err(Failure::Other))
+        })
+    }
+}
+
+/// Copies the stream to its end.
+fn copy(
+    stream: &mut PipeReader,
+    target: &mut dyn Write,
+    stop: &Stop,
+    progress: &ProgressBar,
+) -> Result<(), Failure> {
+    let mut buffer = vec![0; WRITE_BYTES];
+    loop {
+        if stop.is_set() {
+            return Err(Failure::Stopped);
+        }
+        let length = match stream.read(&mut buffer) {
+            Ok(length) => length,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Error::new(error).context("the pipe of the mount").into()),
+        };
+        let written =
+            if length == 0 { target.flush() } else { target.write_all(buffer.get(..length).unwrap_or(&[])) };
+        match written {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Err(Failure::NoReader),
+            written => written.context("write the stream")?,
+        }
+        if length == 0 {
+            return Ok(());
+        }
+        progress.inc(length as u64);
+    }
+}
+
+/// Takes the news to the last.
+fn follow(news: &mut NewsReader, progress: &ProgressBar, quiet: bool) -> Result<()> {
+    loop {
+        match news.take()? {
+            StreamNews::Sends { path, parent } if !quiet => tell_begin(progress, &path, parent.as_deref()),
+            StreamNews::Done => return Ok(()),
+            StreamNews::Failed(why) => bail!(why),
+            _ => {}
+        }
+    }
+}

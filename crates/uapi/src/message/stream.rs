@@ -1,0 +1,81 @@
+//! Messages to a mount about streams of send, and what it tells of them.
+//!
+//! A stream goes through a pipe of the caller: the mount opens it as `/proc/PID/fd/N`, for FUSE passes no descriptors. Another pipe
+//! takes [events](StreamEvent), each followed by its text. The mount closes both at the end; the last event says how it ended.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Number of subvolumes that a request can name.
+pub const SEND_IDS_MAX: usize = 1024;
+
+/// Subvolumes to be sent (ours).
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SendStart {
+    /// Descriptor of a pipe to be written: the stream.
+    pub stream: u32,
+    /// Descriptor of a pipe to be written: events.
+    pub events: u32,
+    /// [`SEND_COMPRESSED`], [`SEND_NO_DATA`], [`SEND_ONE_STREAM`].
+    pub flags: u32,
+    /// Version of the format.
+    pub version: u32,
+    /// Id of the subvolume from which the first differs; 0 for none.
+    pub parent: u64,
+    /// Number of subvolumes to be sent.
+    pub count: u32,
+    /// Number of subvolumes that can be cloned from.
+    pub source_count: u32,
+    /// Ids of the subvolumes to be sent, and then of those to be cloned from.
+    pub ids: [u64; SEND_IDS_MAX],
+}
+
+/// Compressed extents are sent as they lie.
+pub const SEND_COMPRESSED: u32 = 1 << 0;
+/// Changed ranges are named, and not sent.
+pub const SEND_NO_DATA: u32 = 1 << 1;
+/// All subvolumes are in one stream.
+pub const SEND_ONE_STREAM: u32 = 1 << 2;
+
+/// A stream to be received into the directory (ours).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ReceiveStart {
+    /// Descriptor of a pipe to be read: the stream.
+    pub stream: u32,
+    /// Descriptor of a pipe to be written: events.
+    pub events: u32,
+    /// [`RECEIVE_ONE_STREAM`].
+    pub flags: u64,
+    /// Number of failed commands at which it ends; 0 for no limit.
+    pub errors_max: u64,
+}
+
+/// Receiving ends at the first end of a stream, although more may follow.
+pub const RECEIVE_ONE_STREAM: u64 = 1 << 0;
+
+/// Head of an event; its text follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct StreamEvent {
+    /// One of `STREAM_*`.
+    pub kind: u32,
+    /// Bytes of the text, at most [`STREAM_TEXT_MAX`].
+    pub length: u32,
+    /// Id of the subvolume, if it is about one.
+    pub id: u64,
+}
+
+/// Bytes of the text of an event: two paths, or a message.
+pub const STREAM_TEXT_MAX: usize = 64 << 10;
+
+/// A subvolume is begun to be sent: its path, and after a zero that of the parent, if only the difference is sent.
+pub const STREAM_SENDS: u32 = 1;
+/// A subvolume was received: its name.
+pub const STREAM_RECEIVED: u32 = 2;
+/// A command failed, and it goes on: the message.
+pub const STREAM_COMPLAINT: u32 = 3;
+/// Everything was sent or received.
+pub const STREAM_DONE: u32 = 4;
+/// A failure, and the end: the message.
+pub const STREAM_FAILED: u32 = 5;
