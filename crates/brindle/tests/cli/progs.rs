@@ -389,6 +389,6 @@ fn refusals_say_what_may_be_done() {
     assert_eq!(brindle_prints(["property", "get", "-t", "filesystem", &place, "label"]), "label=named\n");
     let listed = brindle_prints(["property", "list", "-t", "inode", &inner]);
     let names: Vec<&str> = listed.lines().filter_map(|line| line.split(' ').next()).collect();
-    assert_eq!(names, ["compression", "tier"]);
+    assert_eq!(names, ["compression", "tier", "small_files"]);
     unmount(Path::new(&place));
 }
