@@ -101,7 +101,7 @@ impl Mounted {
     /// news of it.
     ///
     /// # Errors
-    /// What is not a subvolume of this mount; too many of them; refusals of the server.
+    /// Directories that are no subvolumes of this mount; too many of them; refusals of the server.
     pub fn send(&self, order: &SendOrder<'_>) -> Result<(PipeReader, NewsReader), ControlError> {
         let what = "send";
         let fsid = self.filesystem()?.fsid;

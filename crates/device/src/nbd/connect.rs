@@ -56,7 +56,7 @@ pub(super) struct Facts {
 ///
 /// # Errors
 /// Those of the sockets and of certificates, a server that is no NBD server or does not have the export, one that takes too long.
-/// Where the URI asks for TLS, a server without it: nothing is asked of it in the clear.
+/// A URI that asks for TLS is an error at a server without it, of which nothing is asked in the clear.
 pub(super) fn connect(uri: &NbdUri, limit: Duration) -> io::Result<(Wire, Facts)> {
     let credentials = |tls: &NbdTls| ClientCredentials::load(tls.certificates.as_deref());
     let credentials = uri.tls.as_ref().map(credentials).transpose().map_err(unusable)?;
