@@ -430,9 +430,9 @@ fn run_tells_the_counts_of_the_disks_below() {
 #[test]
 fn comparison_is_listed_and_wrong_names_refused() {
     let said = brindle_prints(["lab", "compare", "--plan", "full", "--list"]);
-    assert!(said.contains("upgrade-nosync") && said.contains("brindle-ssd+hdd-all"), "{said}");
+    assert!(said.contains("upgrade-nosync") && said.contains("brindle-ssd+hdd-all ext4-cache xfs-cache"), "{said}");
     let said = brindle_prints(["lab", "compare", "--plan", "smoke", "--work", "untar", "--list"]);
-    assert!(said.contains("brindle lab run untar") && said.ends_with("1 rounds, 5 steps\n"), "{said}");
+    assert!(said.contains("brindle lab run untar") && said.ends_with("1 rounds, 7 steps\n"), "{said}");
     let said = brindle_fails(2, ["lab", "compare", "--plan", "all", "--list"]);
     assert!(said.contains("one of smoke, quick, full"), "{said}");
     let said = brindle_fails(2, ["lab", "compare", "--configuration", "fat", "--list"]);
@@ -456,16 +456,17 @@ fn comparison_measures_filesystems_in_turn_checks_them_and_goes_on_where_it_was(
     };
     let said = compare(&["ext4-ssd"]);
     assert!(said.starts_with("1 of 1 steps are done, 0 now void, 0 failed"), "{said}");
-    let said = compare(&["ext4-ssd", "brindle-ssd+hdd-sync"]);
-    assert!(said.starts_with("2 of 2 steps are done"), "{said}");
+    let all = ["ext4-ssd", "brindle-ssd+hdd-sync", "ext4-cache", "brindle-cache"];
+    let said = compare(&all);
+    assert!(said.starts_with("4 of 4 steps are done, 0 now void, 0 failed"), "{said}");
     let lines = fs::read_to_string(&results).expect("written");
-    assert!(compare(&["ext4-ssd", "brindle-ssd+hdd-sync"]).starts_with("2 of 2 steps are done"));
+    assert!(compare(&all).starts_with("4 of 4 steps are done"));
     assert_eq!(fs::read_to_string(&results).expect("written"), lines, "nothing was left to do");
     let steps: Vec<serde_json::Value> =
         lines.lines().skip(1).map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let names: Vec<_> = steps.iter().map(|step| step["configuration"].as_str().expect("a name")).collect();
-    assert_eq!(names, ["ext4-ssd", "brindle-ssd+hdd-sync"]);
-    for (step, checks, disks) in [(&steps[0], 1, 1), (&steps[1], 2, 2)] {
+    assert_eq!(names, all);
+    for (step, checks, disks) in [(&steps[0], 1, 1), (&steps[1], 2, 2), (&steps[2], 1, 2), (&steps[3], 2, 2)] {
         let found = step["checks"].as_array().expect("checks");
         assert!(found.len() == checks && found.iter().all(|check| check["passed"] == true), "{step}");
         let phase = &step["run"]["phases"][0];

@@ -39,6 +39,8 @@ pub struct Configuration {
     pub options: &'static str,
     /// True if metadata is moved to the fast disks by `brindle tier apply` before the work.
     pub is_tiered: bool,
+    /// True if the first disk is a write-back cache of the second one, by `brindle cache`.
+    pub is_cached: bool,
 }
 
 /// A program with its arguments.
@@ -55,17 +57,25 @@ pub struct Setup<'a> {
     pub devices: &'a [String],
     /// Directory to mount it on.
     pub mountpoint: &'a str,
+    /// Directory to mount a cache on, for filesystems of the kernel.
+    pub cache_mountpoint: &'a str,
+    /// Device of that cache, once it is loaded.
+    pub cached_device: Option<&'a str>,
 }
 
 use DiskKind::{Hdd, Ssd};
 use Filesystem::{Brindle, Btrfs, Ext4, Xfs};
 
 const fn plain(name: &'static str, filesystem: Filesystem, disks: &'static [DiskKind]) -> Configuration {
-    Configuration { name, filesystem, disks, profile: "single", options: "", is_tiered: false }
+    Configuration { name, filesystem, disks, profile: "single", options: "", is_tiered: false, is_cached: false }
 }
 
-/// All configurations. On both disks metadata is on the SSD: of the kernel's btrfs after `brindle tier apply`.
-pub const CONFIGURATIONS: [Configuration; 16] = [
+const fn cached(name: &'static str, filesystem: Filesystem) -> Configuration {
+    Configuration { is_cached: true, ..plain(name, filesystem, &[Ssd, Hdd]) }
+}
+
+/// All configurations. On both disks metadata is on the SSD, of the kernel's btrfs after `brindle tier apply`; or the SSD is a cache.
+pub const CONFIGURATIONS: [Configuration; 20] = [
     plain("ext4-hdd", Ext4, &[Hdd]),
     plain("xfs-hdd", Xfs, &[Hdd]),
     plain("btrfs-hdd", Btrfs, &[Hdd]),
@@ -78,6 +88,10 @@ pub const CONFIGURATIONS: [Configuration; 16] = [
     Configuration { options: "writeback=off", ..plain("brindle-ssd+hdd-off", Brindle, &[Ssd, Hdd]) },
     Configuration { options: "writeback=sync", ..plain("brindle-ssd+hdd-sync", Brindle, &[Ssd, Hdd]) },
     Configuration { options: "writeback=all", ..plain("brindle-ssd+hdd-all", Brindle, &[Ssd, Hdd]) },
+    cached("ext4-cache", Ext4),
+    cached("xfs-cache", Xfs),
+    cached("btrfs-cache", Btrfs),
+    cached("brindle-cache", Brindle),
     Configuration { profile: "raid1c3", ..plain("btrfs-3hdd", Btrfs, &[Hdd, Hdd, Hdd]) },
     Configuration { profile: "raid1c3", ..plain("brindle-3hdd", Brindle, &[Hdd, Hdd, Hdd]) },
     Configuration { profile: "raid1c3", ..plain("btrfs-ssd+2hdd", Btrfs, &[Ssd, Hdd, Hdd]) },
@@ -106,8 +120,71 @@ impl Setup<'_> {
         words.iter().map(|word| (*word).to_owned()).collect()
     }
 
-    fn with_devices(&self, words: &[&str]) -> CommandLine {
-        self.line(words).into_iter().chain(self.devices.iter().cloned()).collect()
+    /// Devices of the filesystem.
+    fn members(&self) -> Vec<String> {
+        match (self.configuration.is_cached, self.configuration.filesystem, self.devices) {
+            (true, Brindle, [ssd, disk]) => vec![format!("cache:{ssd}:{disk}")],
+            (true, ..) => self.cached_device.map(str::to_owned).into_iter().collect(),
+            (false, ..) => self.devices.to_vec(),
+        }
+    }
+
+    /// Devices that have the whole filesystem when it is not mounted, and no cache is loaded.
+    fn homes(&self) -> Vec<String> {
+        match self.devices {
+            [_, disk] if self.configuration.is_cached => vec![disk.clone()],
+            all => all.to_vec(),
+        }
+    }
+
+    fn on_members(&self, words: &[&str]) -> CommandLine {
+        self.line(words).into_iter().chain(self.members()).collect()
+    }
+
+    fn on_homes(&self, words: &[&str]) -> CommandLine {
+        self.line(words).into_iter().chain(self.homes()).collect()
+    }
+
+    /// Makes the cache, if there is one.
+    pub fn make_cache(&self) -> Vec<CommandLine> {
+        match self.devices {
+            [ssd, disk] if self.configuration.is_cached => {
+                vec![self.brindle(&["cache", "create", "-p", "back", "lab", ssd, disk])]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Loads a cache that is a device of its own, and prints its path. brindle uses its own.
+    pub fn load_cache(&self) -> Option<CommandLine> {
+        match self.devices {
+            [ssd, disk] if self.has_cached_device() => {
+                Some(self.brindle(&["cache", "load", "--attach", ssd, disk, self.cache_mountpoint]))
+            }
+            _ => None,
+        }
+    }
+
+    fn has_cached_device(&self) -> bool {
+        self.configuration.is_cached && self.configuration.filesystem != Brindle
+    }
+
+    /// Writes what a loaded cache has alone to the disk. The end of a mount of brindle does that.
+    pub fn clean_cache(&self) -> Vec<CommandLine> {
+        if self.cached_device.is_some() {
+            vec![self.brindle(&["cache", "set", "do_sync=1", self.cache_mountpoint])]
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Ends the use of a loaded cache: the disk has everything then.
+    pub fn stop_cache(&self) -> Vec<CommandLine> {
+        if self.cached_device.is_some() {
+            vec![self.brindle(&["cache", "stop", self.cache_mountpoint])]
+        } else {
+            Vec::new()
+        }
     }
 
     fn brindle(&self, words: &[&str]) -> CommandLine {
@@ -120,10 +197,10 @@ impl Setup<'_> {
         vec![match self.configuration.filesystem {
             Ext4 => {
                 let extended = "lazy_itable_init=1,lazy_journal_init=1,nodiscard";
-                self.with_devices(&["mkfs.ext4", "-q", "-F", "-E", extended])
+                self.on_members(&["mkfs.ext4", "-q", "-F", "-E", extended])
             }
-            Xfs => self.with_devices(&["mkfs.xfs", "-q", "-f", "-K"]),
-            Btrfs => self.with_devices(&["mkfs.btrfs", "-q", "-f", "-K", "-m", profile, "-d", profile]),
+            Xfs => self.on_members(&["mkfs.xfs", "-q", "-f", "-K"]),
+            Btrfs => self.on_members(&["mkfs.btrfs", "-q", "-f", "-K", "-m", profile, "-d", profile]),
             Brindle => {
                 let words = self.brindle(&["mkfs", "-f", "-m", profile, "-d", profile]);
                 words.into_iter().chain(self.classed()).collect()
@@ -133,6 +210,9 @@ impl Setup<'_> {
 
     /// Devices with their classes, where there are two.
     fn classed(&self) -> Vec<String> {
+        if self.configuration.is_cached {
+            return self.members();
+        }
         let is_mixed = self.configuration.disks.contains(&Ssd) && self.configuration.disks.contains(&Hdd);
         let word = |(device, kind): (&String, &DiskKind)| match (is_mixed, kind) {
             (false, _) => device.clone(),
@@ -144,7 +224,8 @@ impl Setup<'_> {
 
     /// Mounts it.
     pub fn mount(&self) -> Vec<CommandLine> {
-        let first = self.devices.first().map_or("", String::as_str);
+        let members = self.members();
+        let first = members.first().map_or("", String::as_str);
         let kernel = |kind: &str, options: String| {
             vec![self.line(&["mount", "-t", kind, "-o", &options, first, self.mountpoint])]
         };
@@ -153,7 +234,7 @@ impl Setup<'_> {
             Ext4 => kernel("ext4", "noatime,noinit_itable".to_owned()),
             Xfs => kernel("xfs", "noatime".to_owned()),
             Btrfs => {
-                let devices = self.devices.iter().map(|device| format!(",device={device}"));
+                let devices = members.iter().map(|device| format!(",device={device}"));
                 kernel("btrfs", format!("noatime{}", devices.collect::<String>()))
             }
             Brindle => {
@@ -163,7 +244,7 @@ impl Setup<'_> {
                 };
                 let words = self.brindle(&["mount", "-o", &options]);
                 let last = [self.mountpoint.to_owned()];
-                vec![words.into_iter().chain(self.devices.iter().cloned()).chain(last).collect()]
+                vec![words.into_iter().chain(members).chain(last).collect()]
             }
         }
     }
@@ -185,16 +266,17 @@ impl Setup<'_> {
         }]
     }
 
-    /// Examines it when it is not mounted. Each of these fails if anything is wrong.
+    /// Examines it when it is not mounted, and no cache is loaded. Each of these fails if anything is wrong.
     pub fn check(&self) -> Vec<CommandLine> {
-        let first = self.devices.first().map_or("", String::as_str);
+        let homes = self.homes();
+        let first = homes.first().map_or("", String::as_str);
         let btrfs = self.line(&["btrfs", "check", "--readonly", first]);
         match self.configuration.filesystem {
-            Ext4 => vec![self.with_devices(&["e2fsck", "-fn"])],
-            Xfs => vec![self.with_devices(&["xfs_repair", "-n"])],
+            Ext4 => vec![self.on_homes(&["e2fsck", "-fn"])],
+            Xfs => vec![self.on_homes(&["xfs_repair", "-n"])],
             Btrfs => vec![btrfs],
             Brindle => {
-                let ours = self.brindle(&["check"]).into_iter().chain(self.devices.iter().cloned());
+                let ours = self.brindle(&["check"]).into_iter().chain(self.members());
                 vec![ours.collect(), btrfs]
             }
         }
@@ -202,8 +284,10 @@ impl Setup<'_> {
 
     /// Takes it out of the kernel's memory.
     pub fn forget(&self) -> Vec<CommandLine> {
+        let words = ["btrfs", "device", "scan", "--forget"];
         match self.configuration.filesystem {
-            Btrfs | Brindle => vec![self.with_devices(&["btrfs", "device", "scan", "--forget"])],
+            Btrfs if self.cached_device.is_some() => vec![self.on_members(&words)],
+            Btrfs | Brindle => vec![self.on_homes(&words)],
             Ext4 | Xfs => Vec::new(),
         }
     }
@@ -220,6 +304,8 @@ mod tests {
         mount: Vec<String>,
         prepare: Vec<String>,
         check: Vec<String>,
+        cache: Vec<String>,
+        stop: Vec<String>,
     }
 
     fn lines(name: &str, devices: &[&str]) -> Lines {
@@ -227,11 +313,16 @@ mod tests {
         assert_eq!(configuration.disks.len(), devices.len());
         let devices: Vec<_> = devices.iter().map(|device| (*device).to_owned()).collect();
         let brindle = Path::new("brindle");
-        let setup = Setup { configuration, brindle, devices: &devices, mountpoint: "/mnt" };
+        let cached_device = (configuration.is_cached && configuration.filesystem != Brindle).then_some("/dev/c");
+        let (mountpoint, cache_mountpoint) = ("/mnt", "/cache");
+        let devices = &devices[..];
+        let setup = Setup { configuration, brindle, devices, mountpoint, cache_mountpoint, cached_device };
         let joined = |lines: Vec<CommandLine>| lines.into_iter().map(|line| line.join(" ")).collect();
-        let [make, mount, prepare, check] =
-            [setup.make(), setup.mount(), setup.prepare(), setup.check()].map(joined);
-        Lines { make, mount, prepare, check }
+        let cache = [setup.make_cache(), setup.load_cache().into_iter().collect()].concat();
+        let stop = [setup.clean_cache(), setup.stop_cache()].concat();
+        let [make, mount, prepare, check, cache, stop] =
+            [setup.make(), setup.mount(), setup.prepare(), setup.check(), cache, stop].map(joined);
+        Lines { make, mount, prepare, check, cache, stop }
     }
 
     #[test]
@@ -266,5 +357,27 @@ mod tests {
         ] {
             assert_eq!(lines(name, &["a"]).check, expected);
         }
+    }
+
+    #[test]
+    fn a_cache_lies_below_the_filesystem_and_the_disk_alone_is_checked() {
+        let both = ["/dev/s", "/dev/h"];
+        let found = lines("xfs-cache", &both);
+        assert_eq!(found.make, ["mkfs.xfs -q -f -K /dev/c"]);
+        assert_eq!(found.mount, ["mount -t xfs -o noatime /dev/c /mnt"]);
+        let load = "brindle cache load --attach /dev/s /dev/h /cache";
+        assert_eq!(found.cache, ["brindle cache create -p back lab /dev/s /dev/h", load]);
+        assert_eq!(found.stop, ["brindle cache set do_sync=1 /cache", "brindle cache stop /cache"]);
+        assert_eq!(found.check, ["xfs_repair -n /dev/h"]);
+        let found = lines("btrfs-cache", &both);
+        assert_eq!(found.mount, ["mount -t btrfs -o noatime,device=/dev/c /dev/c /mnt"]);
+        let found = lines("brindle-cache", &both);
+        assert_eq!(found.make, ["brindle mkfs -f -m single -d single cache:/dev/s:/dev/h"]);
+        assert_eq!(found.mount, ["brindle mount -o noatime cache:/dev/s:/dev/h /mnt"]);
+        assert_eq!(found.cache, ["brindle cache create -p back lab /dev/s /dev/h"]);
+        assert!(found.stop.is_empty() && found.prepare.is_empty());
+        let checks = ["brindle check cache:/dev/s:/dev/h", "btrfs check --readonly /dev/h"];
+        assert_eq!(found.check, checks);
+        assert!(lines("ext4-hdd", &["a"]).cache.is_empty());
     }
 }

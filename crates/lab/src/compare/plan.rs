@@ -52,8 +52,8 @@ pub struct Step<'a> {
     pub round: u64,
 }
 
-/// On one disk, and on both.
-const ONE_AND_BOTH: [&str; 12] = [
+/// On one disk, on both, and on a disk with a cache.
+const ONE_AND_BOTH: [&str; 16] = [
     "ext4-hdd",
     "xfs-hdd",
     "btrfs-hdd",
@@ -66,9 +66,13 @@ const ONE_AND_BOTH: [&str; 12] = [
     "brindle-ssd+hdd-off",
     "brindle-ssd+hdd-sync",
     "brindle-ssd+hdd-all",
+    "ext4-cache",
+    "xfs-cache",
+    "btrfs-cache",
+    "brindle-cache",
 ];
 /// A few of them.
-const FEW: [&str; 7] = [
+const FEW: [&str; 9] = [
     "ext4-hdd",
     "btrfs-hdd",
     "brindle-hdd",
@@ -76,11 +80,21 @@ const FEW: [&str; 7] = [
     "brindle-ssd",
     "btrfs-ssd+hdd",
     "brindle-ssd+hdd-sync",
+    "ext4-cache",
+    "brindle-cache",
 ];
 /// Three copies.
 const COPIES: [&str; 4] = ["btrfs-3hdd", "brindle-3hdd", "btrfs-ssd+2hdd", "brindle-ssd+2hdd"];
 /// One of each kind.
-const SMOKE: [&str; 5] = ["ext4-ssd", "xfs-ssd", "btrfs-ssd", "btrfs-ssd+hdd", "brindle-ssd+hdd-sync"];
+const SMOKE: [&str; 7] = [
+    "ext4-ssd",
+    "xfs-ssd",
+    "btrfs-ssd",
+    "btrfs-ssd+hdd",
+    "brindle-ssd+hdd-sync",
+    "ext4-cache",
+    "brindle-cache",
+];
 
 fn work(name: &'static str, suite: Suite, configurations: &[&str]) -> Work {
     let configurations = configurations.iter().filter_map(|name| Configuration::find(name)).collect();
@@ -277,8 +291,8 @@ mod tests {
             let rounds = usize::try_from(plan.rounds).expect("few");
             assert_eq!((keys.len(), steps.len()), (each * rounds, each * rounds), "{}", plan.name);
         }
-        assert_eq!(FEW.map(|name| Configuration::find(name).is_some()), [true; 7]);
-        assert_eq!(ONE_AND_BOTH.map(|name| Configuration::find(name).is_some()), [true; 12]);
+        assert_eq!(FEW.map(|name| Configuration::find(name).is_some()), [true; 9]);
+        assert_eq!(ONE_AND_BOTH.map(|name| Configuration::find(name).is_some()), [true; 16]);
     }
 
     #[test]

@@ -21,7 +21,9 @@ pub(super) struct Stand<'a> {
     configuration: &'static Configuration,
     directory: PathBuf,
     mountpoint: String,
+    cache_mountpoint: String,
     devices: Vec<String>,
+    cached_device: Option<String>,
     pub(super) disks: Vec<Client>,
     is_mounted: bool,
     pub(super) journal: Journal,
@@ -36,23 +38,26 @@ impl<'a> Stand<'a> {
         journal: &Journal,
     ) -> Result<Self, CompareError> {
         let directory = comparison.scratch.join(format!("brindle-compare-{}", std::process::id()));
-        let mountpoint = directory.join("mount");
-        fs::create_dir_all(&mountpoint).map_err(|source| CompareError::Scratch(directory.clone(), source))?;
-        let mountpoint = mountpoint.display().to_string();
-        let (devices, disks, journal) = (Vec::new(), Vec::new(), Arc::clone(journal));
+        let [mountpoint, cache_mountpoint] = ["mount", "cache"].map(|name| directory.join(name));
+        for path in [&mountpoint, &cache_mountpoint] {
+            fs::create_dir_all(path).map_err(|source| CompareError::Scratch(directory.clone(), source))?;
+        }
         let mut stand = Self {
             comparison,
             configuration,
             directory,
-            mountpoint,
-            devices,
-            disks,
+            mountpoint: mountpoint.display().to_string(),
+            cache_mountpoint: cache_mountpoint.display().to_string(),
+            devices: Vec::new(),
+            cached_device: None,
+            disks: Vec::new(),
             is_mounted: false,
-            journal,
+            journal: Arc::clone(journal),
         };
         for (number, kind) in configuration.disks.iter().enumerate() {
             stand.add_disk(number, *kind, plan)?;
         }
+        stand.load_cache()?;
         let setup = stand.setup();
         let (make, mount, prepare) = (setup.make(), setup.mount(), setup.prepare());
         stand.run_all(&make)?;
@@ -76,9 +81,35 @@ impl<'a> Stand<'a> {
         Ok(())
     }
 
+    fn load_cache(&mut self) -> Result<(), CompareError> {
+        let setup = self.setup();
+        self.run_all(&setup.make_cache())?;
+        let device = setup.load_cache().map(|line| run(&line, &self.journal)).transpose()?;
+        self.cached_device = device.map(|device| device.trim_end().to_owned());
+        Ok(())
+    }
+
+    /// Ends the cache, so that the disk has everything.
+    fn stop_cache(&mut self) -> Result<(), CompareError> {
+        if self.cached_device.is_some() {
+            // A failure says that the kernel does not know its filesystem.
+            let _ = self.run_all(&self.setup().forget());
+            self.run_all(&self.setup().stop_cache())?;
+            self.cached_device = None;
+        }
+        Ok(())
+    }
+
     fn setup(&self) -> Setup<'_> {
         let (configuration, brindle) = (self.configuration, self.comparison.brindle.as_path());
-        Setup { configuration, brindle, devices: &self.devices, mountpoint: &self.mountpoint }
+        Setup {
+            configuration,
+            brindle,
+            devices: &self.devices,
+            mountpoint: &self.mountpoint,
+            cache_mountpoint: &self.cache_mountpoint,
+            cached_device: self.cached_device.as_deref(),
+        }
     }
 
     fn run_all(&self, lines: &[CommandLine]) -> Result<(), CompareError> {
@@ -90,15 +121,16 @@ impl<'a> Stand<'a> {
         PathBuf::from(&self.mountpoint)
     }
 
-    /// Unmounts, drops what the host has in memory, and mounts.
+    /// Unmounts, writes what a cache has alone to its disk, drops what the host has in memory, and mounts.
     pub(super) fn remount(&self) -> Remount {
         let (setup, journal) = (self.setup(), Arc::clone(&self.journal));
-        let (unmount, mount) = (setup.unmount(), setup.mount());
+        let (unmount, clean, mount) = (setup.unmount(), setup.clean_cache(), setup.mount());
         Remount(Arc::new(move || {
             let run_all = |lines: &[CommandLine]| {
                 lines.iter().try_for_each(|line| run(line, &journal).map(drop)).map_err(io::Error::other)
             };
             run_all(&unmount)?;
+            run_all(&clean)?;
             drop_caches()?;
             run_all(&mount)
         }))
@@ -107,6 +139,7 @@ impl<'a> Stand<'a> {
     /// Unmounts the filesystem, and examines it.
     pub(super) fn check(&mut self) -> Result<Vec<CheckRecord>, CompareError> {
         self.unmount()?;
+        self.stop_cache()?;
         let examine = |line: &CommandLine| match run(line, &self.journal) {
             Ok(output) => Ok(CheckRecord { command: line.join(" "), passed: true, output: end_of(&output) }),
             Err(CompareError::Program { output, .. }) => {
@@ -137,6 +170,7 @@ impl Drop for Stand<'_> {
             }
         };
         told(self.unmount());
+        told(self.stop_cache());
         // A failure says that the kernel does not know it, as after most checks.
         let _ = self.run_all(&self.setup().forget());
         for disk in self.disks.drain(..) {

@@ -239,8 +239,8 @@ mod tests {
 
     #[test]
     fn groups_are_the_disks() {
-        let names = ["ext4-hdd", "brindle-ssd+hdd-off", "btrfs-ssd+hdd", "brindle-ssd+2hdd"];
+        let names = ["ext4-hdd", "brindle-ssd+hdd-off", "btrfs-ssd+hdd", "brindle-ssd+2hdd", "xfs-cache"];
         let groups = names.map(|name| group_of(Configuration::find(name).expect("there is one")));
-        assert_eq!(groups, ["hdd", "ssd+hdd", "ssd+hdd", "ssd+2hdd"]);
+        assert_eq!(groups, ["hdd", "ssd+hdd", "ssd+hdd", "ssd+2hdd", "cache"]);
     }
 }

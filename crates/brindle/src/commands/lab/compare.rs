@@ -22,7 +22,8 @@ PLANS
 
   --list shows the works and configurations of a plan. In a configuration's name, hdd and ssd are the disks that it
   is on; on both, metadata is on the SSD: brindle by its placement, with its write-back off, sync or all, the
-  kernel's btrfs after `brindle tier apply`. On three disks, all is raid1c3.
+  kernel's btrfs after `brindle tier apply`. On three disks, all is raid1c3. On cache, the SSD is a write-back flash cache of
+  the hard disk: a device of `brindle cache load`, for brindle a member `cache:SSD:DISK`.
 
 EACH STEP
   Modelled disks are made, with loop devices; a filesystem is made and mounted; the work is done with dropped caches, on a
