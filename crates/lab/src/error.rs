@@ -95,6 +95,14 @@ pub enum LabError {
         /// The host's reason.
         source: io::Error,
     },
+    /// A program that a workload needs.
+    #[error("the suite {suite} needs {program}, which is not installed")]
+    NoProgram {
+        /// Name of the suite.
+        suite: &'static str,
+        /// The program.
+        program: &'static str,
+    },
     /// The disk has ended, its server has not.
     #[error("the disk is unmounted, but process {0}, which served it, goes on: it is still in use elsewhere")]
     Lasts(u64),

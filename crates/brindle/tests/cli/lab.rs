@@ -350,10 +350,11 @@ fn suites_run_on_any_directory_and_leave_it_as_it_was() {
         ("walk", &["walk"]),
         ("untar", &["unpack"]),
         ("upgrade", &["upgrade"]),
+        ("dpkg", &["install", "upgrade"]),
         ("overwrites", &["write", "read new", "overwrite", "read overwritten"]),
         ("threads", &["write+fsync"]),
     ] {
-        let jobs = if ["untar", "upgrade", "overwrites"].contains(&suite) { "1" } else { "2" };
+        let jobs = if ["untar", "upgrade", "dpkg", "overwrites"].contains(&suite) { "1" } else { "2" };
         let words = ["lab", "run", suite, "--json", "--count", "30", "--jobs", jobs, "--size", "1M", at];
         let report = json_of(&words);
         let phases = report["phases"].as_array().expect("phases");
@@ -370,6 +371,9 @@ fn suites_run_on_any_directory_and_leave_it_as_it_was() {
     assert!(brindle_fails(2, ["lab", "run", "reads", "--size", "4K", at]).contains("64K or more"));
     assert!(brindle_fails(2, ["lab", "run", "files", "--journal", at, at]).contains("no journal"));
     assert!(brindle_fails(2, ["lab", "run", "files", "--no-sync", at]).contains("no packages"));
+    assert!(brindle_fails(2, ["lab", "run", "files", "--packages", at, at]).contains("installs none"));
+    let said = brindle_fails(1, ["lab", "run", "dpkg", "--packages", at, at]);
+    assert!(said.contains("no package is there") && fs::read_dir(at).expect("ours").count() == 0, "{said}");
     assert!(brindle_fails(2, ["lab", "run", "untar", "--jobs", "2", at]).contains("jobs of its own"));
     assert!(
         brindle_fails(2, ["lab", "run", "untar", "--seconds", "2", at]).contains("when its work is done")
@@ -430,7 +434,10 @@ fn run_tells_the_counts_of_the_disks_below() {
 #[test]
 fn comparison_is_listed_and_wrong_names_refused() {
     let said = brindle_prints(["lab", "compare", "--plan", "full", "--list"]);
-    assert!(said.contains("upgrade-nosync") && said.contains("brindle-ssd+hdd-all ext4-cache xfs-cache"), "{said}");
+    assert!(
+        said.contains("upgrade-nosync") && said.contains("brindle-ssd+hdd-all ext4-cache xfs-cache"),
+        "{said}"
+    );
     let said = brindle_prints(["lab", "compare", "--plan", "smoke", "--work", "untar", "--list"]);
     assert!(said.contains("brindle lab run untar") && said.ends_with("1 rounds, 7 steps\n"), "{said}");
     let said = brindle_fails(2, ["lab", "compare", "--plan", "all", "--list"]);
@@ -466,7 +473,8 @@ fn comparison_measures_filesystems_in_turn_checks_them_and_goes_on_where_it_was(
         lines.lines().skip(1).map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let names: Vec<_> = steps.iter().map(|step| step["configuration"].as_str().expect("a name")).collect();
     assert_eq!(names, all);
-    for (step, checks, disks) in [(&steps[0], 1, 1), (&steps[1], 2, 2), (&steps[2], 1, 2), (&steps[3], 2, 2)] {
+    for (step, checks, disks) in [(&steps[0], 1, 1), (&steps[1], 2, 2), (&steps[2], 1, 2), (&steps[3], 2, 2)]
+    {
         let found = step["checks"].as_array().expect("checks");
         assert!(found.len() == checks && found.iter().all(|check| check["passed"] == true), "{step}");
         let phase = &step["run"]["phases"][0];

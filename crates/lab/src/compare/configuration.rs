@@ -67,7 +67,15 @@ use DiskKind::{Hdd, Ssd};
 use Filesystem::{Brindle, Btrfs, Ext4, Xfs};
 
 const fn plain(name: &'static str, filesystem: Filesystem, disks: &'static [DiskKind]) -> Configuration {
-    Configuration { name, filesystem, disks, profile: "single", options: "", is_tiered: false, is_cached: false }
+    Configuration {
+        name,
+        filesystem,
+        disks,
+        profile: "single",
+        options: "",
+        is_tiered: false,
+        is_cached: false,
+    }
 }
 
 const fn cached(name: &'static str, filesystem: Filesystem) -> Configuration {
@@ -313,7 +321,8 @@ mod tests {
         assert_eq!(configuration.disks.len(), devices.len());
         let devices: Vec<_> = devices.iter().map(|device| (*device).to_owned()).collect();
         let brindle = Path::new("brindle");
-        let cached_device = (configuration.is_cached && configuration.filesystem != Brindle).then_some("/dev/c");
+        let cached_device =
+            (configuration.is_cached && configuration.filesystem != Brindle).then_some("/dev/c");
         let (mountpoint, cache_mountpoint) = ("/mnt", "/cache");
         let devices = &devices[..];
         let setup = Setup { configuration, brindle, devices, mountpoint, cache_mountpoint, cached_device };

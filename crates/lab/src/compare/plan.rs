@@ -2,7 +2,7 @@
 
 use super::{Configuration, DiskKind};
 use crate::{RunOptions, Suite};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A suite with its sizes, on some configurations.
@@ -22,6 +22,8 @@ pub struct Work {
     pub seconds: Option<u64>,
     /// True if files of packages are synced.
     pub syncs: bool,
+    /// Directory of packages for dpkg.
+    pub packages: Option<PathBuf>,
     /// Its configurations.
     pub configurations: Vec<&'static Configuration>,
 }
@@ -99,7 +101,7 @@ const SMOKE: [&str; 7] = [
 fn work(name: &'static str, suite: Suite, configurations: &[&str]) -> Work {
     let configurations = configurations.iter().filter_map(|name| Configuration::find(name)).collect();
     let (count, jobs, file_bytes, seconds) = (None, None, None, None);
-    Work { name, suite, count, jobs, file_bytes, seconds, syncs: true, configurations }
+    Work { name, suite, count, jobs, file_bytes, seconds, syncs: true, packages: None, configurations }
 }
 
 impl Work {
@@ -132,6 +134,7 @@ impl Work {
             file_bytes: self.file_bytes.unwrap_or(defaults.file_bytes),
             time: self.seconds.map(Duration::from_secs).or(defaults.time),
             syncs: self.syncs,
+            packages: self.packages.clone(),
             seed,
             ..defaults
         }
@@ -154,6 +157,9 @@ impl Work {
         if !self.syncs {
             words.push_str(" --no-sync");
         }
+        if let Some(packages) = &self.packages {
+            words.push_str(&format!(" --packages {}", packages.display()));
+        }
         words + " --drop-caches --keep"
     }
 }
@@ -174,6 +180,8 @@ impl Plan {
         let works = vec![
             work("upgrade", Suite::Upgrade, &SMOKE).count(2),
             work("untar", Suite::Untar, &SMOKE).count(60),
+            work("dpkg", Suite::Dpkg, &SMOKE).count(2),
+            work("pgbench", Suite::Pgbench, &SMOKE).count(4).jobs(2).mebibytes(16),
             work("overwrites", Suite::Overwrites, &SMOKE).count(64).mebibytes(2),
         ];
         Self { name: "smoke", rounds: 1, hdd_bytes: 4 << 30, ssd_bytes: 1 << 30, works }
@@ -194,6 +202,9 @@ impl Plan {
         let works = vec![
             work("upgrade", Suite::Upgrade, &ONE_AND_BOTH).count(60),
             work("upgrade-nosync", Suite::Upgrade, &ONE_AND_BOTH).count(60).without_syncs(),
+            work("dpkg", Suite::Dpkg, &ONE_AND_BOTH).count(60),
+            work("dpkg-nosync", Suite::Dpkg, &ONE_AND_BOTH).count(60).without_syncs(),
+            work("pgbench", Suite::Pgbench, &ONE_AND_BOTH).count(250).jobs(8).mebibytes(256),
             work("untar", Suite::Untar, &ONE_AND_BOTH).count(20_000),
             work("walk", Suite::Walk, &ONE_AND_BOTH).count(20_000),
             work("files", Suite::Files, &ONE_AND_BOTH).count(50_000),
@@ -243,6 +254,13 @@ impl Plan {
         }
         self.works.retain(|work| !work.configurations.is_empty());
         Ok(())
+    }
+
+    /// Gives dpkg the packages of a directory.
+    pub fn take_packages(&mut self, directory: &Path) {
+        for work in self.works.iter_mut().filter(|work| work.suite == Suite::Dpkg) {
+            (work.packages, work.count) = (Some(directory.to_owned()), None);
+        }
     }
 
     /// Names of its configurations, each once.
@@ -324,7 +342,12 @@ mod tests {
         let expected = "brindle lab run upgrade --seed 7 --count 60 --no-sync --drop-caches --keep";
         assert_eq!(words[1], expected);
         assert!(
-            words[13].starts_with("brindle lab run reads --seed 7 --count 100 --jobs 8 --size 1073741824")
+            words[16].starts_with("brindle lab run reads --seed 7 --count 100 --jobs 8 --size 1073741824")
         );
+        let mut plan = plan;
+        plan.take_packages(Path::new("/debs"));
+        let words = plan.works[3].words(7);
+        assert_eq!(words, "brindle lab run dpkg --seed 7 --no-sync --packages /debs --drop-caches --keep");
+        assert_eq!(plan.works[3].options("/mnt".into(), 7).packages, Some("/debs".into()));
     }
 }

@@ -4,12 +4,16 @@
 //! the last sync, reads after the file's pages were dropped.
 
 mod cases;
+mod deb;
+mod dpkg;
 mod home;
 mod large_files;
 mod mail;
 mod objects;
 mod packages;
+mod pgbench;
 mod phase;
+mod program;
 mod record;
 mod requests;
 mod small_files;
@@ -39,11 +43,13 @@ pub struct RunOptions {
     pub directory: PathBuf,
     /// Directory for the journal of the objects, another filesystem for one; that of the run unless told otherwise.
     pub journal: Option<PathBuf>,
-    /// Operations of each job: files, packages, mails, random reads or writes.
+    /// Directory of Debian packages for dpkg; packages of its own unless told otherwise.
+    pub packages: Option<PathBuf>,
+    /// Operations of each job: files, packages, mails, transactions, random reads or writes.
     pub count: u64,
     /// Jobs that run side by side.
     pub jobs: u64,
-    /// Size of the large file, in bytes.
+    /// Size of the large file, or of the database, in bytes.
     pub file_bytes: u64,
     /// Time after which a phase ends, for suites that have one.
     pub time: Option<Duration>,
@@ -78,6 +84,7 @@ impl RunOptions {
         Self {
             directory,
             journal: None,
+            packages: None,
             count,
             jobs,
             file_bytes,
@@ -135,10 +142,13 @@ impl Drop for Place {
 /// Runs a suite.
 ///
 /// # Errors
-/// [`LabError::Run`]: those of the filesystem, and EEXIST if another run works there.
+/// [`LabError::Run`]: those of the filesystem, and EEXIST if another run works there. [`LabError::NoProgram`].
 pub fn run(suite: Suite, options: &RunOptions) -> Result<Vec<Phase>, LabError> {
     let jobs = if suite.takes_jobs() { options.jobs } else { 1 };
     let options = &RunOptions { jobs, ..options.clone() };
+    if let Some(program) = suite.missing_program() {
+        return Err(LabError::NoProgram { suite: suite.name(), program });
+    }
     let failed = |source| LabError::Run { path: options.directory.join(DIRECTORY), source };
     let place = Place::make(&options.directory, options.keeps_files).map_err(failed)?;
     let elsewhere = match &options.journal {
@@ -158,6 +168,8 @@ pub fn run(suite: Suite, options: &RunOptions) -> Result<Vec<Phase>, LabError> {
         }
         Suite::Cases => requests::cases(path, options),
         Suite::Upgrade => packages::upgrade(path, options),
+        Suite::Dpkg => dpkg::dpkg(path, options),
+        Suite::Pgbench => pgbench::pgbench(path, options),
         Suite::Untar => tree::untar(path, options),
         Suite::Walk => tree::walk(path, options),
         Suite::Mail => mail::mail(path, options),

@@ -65,7 +65,26 @@ struct Root {
     info: PathBuf,
     updates: PathBuf,
     database: PathBuf,
-    contents: Vec<u8>,
+    contents: Contents,
+}
+
+/// Random bytes that contents of files are taken from.
+pub(super) struct Contents(Vec<u8>);
+
+impl Contents {
+    /// Those of a seed.
+    pub(super) fn of(options: &RunOptions) -> Self {
+        let mut contents = vec![0; POOL_BYTES];
+        Random::new(options.seed).fill(&mut contents);
+        Self(contents)
+    }
+
+    /// Contents of a file of a version.
+    pub(super) fn bytes(&self, length: u64, salt: u64) -> &[u8] {
+        let length = usize::try_from(length).unwrap_or(POOL_BYTES).min(POOL_BYTES);
+        let start = usize::try_from(salt.wrapping_mul(4099) % (POOL_BYTES - length + 1) as u64).unwrap_or(0);
+        &self.0[start..start + length]
+    }
 }
 
 impl Root {
@@ -75,9 +94,7 @@ impl Root {
         for directory in [&files, &archives, &database, &info, &updates] {
             fs::create_dir(directory)?;
         }
-        let mut contents = vec![0; POOL_BYTES];
-        Random::new(options.seed).fill(&mut contents);
-        Ok(Self { files, archives, info, updates, database, contents })
+        Ok(Self { files, archives, info, updates, database, contents: Contents::of(options) })
     }
 
     fn file(&self, package: u64, number: usize) -> PathBuf {
@@ -85,11 +102,8 @@ impl Root {
         self.files.join(package.to_string()).join(folder).join(number.to_string())
     }
 
-    /// Contents of a file of a version.
     fn bytes(&self, length: u64, salt: u64) -> &[u8] {
-        let length = usize::try_from(length).unwrap_or(POOL_BYTES).min(POOL_BYTES);
-        let start = usize::try_from(salt.wrapping_mul(4099) % (POOL_BYTES - length + 1) as u64).unwrap_or(0);
-        &self.contents[start..start + length]
+        self.contents.bytes(length, salt)
     }
 
     /// Writes the old version of a package, and the archive of the new one.

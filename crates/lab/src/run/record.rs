@@ -198,7 +198,7 @@ impl RunRecord {
             size: options.file_bytes,
             seconds: options.time.map(|time| time.as_secs()),
             seed: options.seed,
-            syncs: (suite == Suite::Upgrade).then_some(options.syncs),
+            syncs: suite.takes_packages().then_some(options.syncs),
             caches_dropped: options.drops_caches,
             phases: phases.iter().map(PhaseRecord::from).collect(),
             disks: disks.iter().map(DiskRecord::from).collect(),

@@ -1,5 +1,6 @@
 //! Names of the workloads, and the sizes that they have unless told otherwise.
 
+use super::{dpkg, pgbench, program};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -19,6 +20,10 @@ pub enum Suite {
     Cases,
     /// Packages that a package manager replaces.
     Upgrade,
+    /// Packages that real dpkg installs and replaces.
+    Dpkg,
+    /// A database of PostgreSQL, with its own benchmark.
+    Pgbench,
     /// A tree of small files that is unpacked.
     Untar,
     /// Names and attributes of a tree.
@@ -48,13 +53,15 @@ pub struct Defaults {
 
 impl Suite {
     /// All of them, with their names.
-    pub const ALL: [(Self, &'static str); 12] = [
+    pub const ALL: [(Self, &'static str); 14] = [
         (Self::Fsync, "fsync"),
         (Self::Files, "files"),
         (Self::Reads, "reads"),
         (Self::Objects, "objects"),
         (Self::Cases, "cases"),
         (Self::Upgrade, "upgrade"),
+        (Self::Dpkg, "dpkg"),
+        (Self::Pgbench, "pgbench"),
         (Self::Untar, "untar"),
         (Self::Walk, "walk"),
         (Self::Mail, "mail"),
@@ -74,7 +81,8 @@ impl Suite {
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         match self {
             Self::Cases => Defaults { file_bytes: 128 << 20, time: seconds(10), ..plain },
-            Self::Upgrade => Defaults { count: 200, ..plain },
+            Self::Upgrade | Self::Dpkg => Defaults { count: 200, ..plain },
+            Self::Pgbench => Defaults { jobs: 8, file_bytes: 256 << 20, ..plain },
             Self::Untar | Self::Walk => Defaults { count: 20_000, ..plain },
             Self::Home => Defaults { time: seconds(60), ..plain },
             Self::Threads => Defaults { jobs: 8, file_bytes: 128 << 20, time: seconds(200), ..plain },
@@ -87,8 +95,30 @@ impl Suite {
     pub fn takes_jobs(self) -> bool {
         matches!(
             self,
-            Self::Fsync | Self::Files | Self::Reads | Self::Objects | Self::Mail | Self::Walk | Self::Threads
+            Self::Fsync
+                | Self::Files
+                | Self::Reads
+                | Self::Objects
+                | Self::Mail
+                | Self::Walk
+                | Self::Threads
+                | Self::Pgbench
         )
+    }
+
+    /// Returns true if its packages may be written without syncs.
+    pub fn takes_packages(self) -> bool {
+        matches!(self, Self::Upgrade | Self::Dpkg)
+    }
+
+    /// A program that it needs, and that is not installed.
+    pub fn missing_program(self) -> Option<&'static str> {
+        let programs: &[&'static str] = match self {
+            Self::Dpkg => &dpkg::PROGRAMS,
+            Self::Pgbench => &pgbench::PROGRAMS,
+            _ => &[],
+        };
+        programs.iter().copied().find(|name| program::find(name).is_none())
     }
 
     /// Returns true if a phase ends after a time.

@@ -5,8 +5,8 @@ use crate::commands::usage::wrong_usage;
 use crate::format::{Align, write_table};
 use crate::output;
 use anyhow::{Context, Result, bail};
-use brindle_lab::Model;
 use brindle_lab::compare::{Comparison, Observer, Outcome, Plan, Step, StepRecord};
+use brindle_lab::{Model, Suite};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
@@ -76,6 +76,9 @@ pub(crate) struct CompareCommand {
     /// Model line of SSDs
     #[arg(long, value_name = "MODEL", default_value = "ssd")]
     ssd: String,
+    /// Directory of Debian packages for dpkg, in place of its own
+    #[arg(long, value_name = "DIRECTORY")]
+    packages: Option<PathBuf>,
     /// Directory in which disks and filesystems are mounted
     #[arg(long, value_name = "DIRECTORY", default_value = "/tmp")]
     scratch: PathBuf,
@@ -99,6 +102,13 @@ pub(crate) fn run(command: &CompareCommand) -> Result<ExitCode> {
         if let Err(error) = Model::parse(model) {
             return wrong_usage(error.to_string());
         }
+    }
+    if let Some(packages) = &command.packages {
+        if !plan.works.iter().any(|work| work.suite == Suite::Dpkg) {
+            return wrong_usage("--packages: no work of the plan is one of dpkg".to_owned());
+        }
+        let absolute = packages.canonicalize().with_context(|| packages.display().to_string())?;
+        plan.take_packages(&absolute);
     }
     plan.rounds = command.rounds.unwrap_or(plan.rounds);
     let Some(results) = command.results.clone().filter(|_| !command.list) else {
@@ -146,6 +156,11 @@ fn require_programs(plan: &Plan) -> Result<()> {
         let places = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&places).any(|place| place.join(program).exists())
     };
+    for work in &plan.works {
+        if let Some(program) = work.suite.missing_program() {
+            bail!("{} needs {program}, which is not installed; or choose others by --work", work.name);
+        }
+    }
     for configuration in plan.works.iter().flat_map(|work| &work.configurations) {
         if let Some(program) = configuration.programs().iter().find(|program| !is_there(program)) {
             let name = configuration.name;

@@ -33,6 +33,12 @@ SUITES
   upgrade  --count packages are replaced as dpkg does: files written beside the old ones, synced (not with --no-sync, as
          dpkg --force-unsafe-io), renamed over them; lists and the status of all packages written and synced.
          The latency is that of a package
+  dpkg   --count packages are made and installed by dpkg, then replaced by their next version; or those of --packages, without
+         their scripts, twice. It has a root and a database of its own, and touches nothing of the host; with --no-sync it is
+         given --force-unsafe-io. Bytes are those of the archives. Needs dpkg
+  pgbench  a database of PostgreSQL of about --size, with checksums, is loaded; each of --jobs clients does --count transactions
+         that write, and --count that read; then sums, number of transactions and checksums must be right. The server listens
+         on no port, runs as postgres where the caller is root, and ends with the caller. Needs postgresql 14 or later
   untar  a tree of --count files, 512 bytes to 64 KiB, is written, and synced at the end
   walk   each job asks for names and attributes of such a tree
   mail   each job delivers --count mails (written, fsync, renamed, fsync of the directory), and reads, marks and
@@ -45,7 +51,8 @@ SUITES
          --count times or --seconds (the published job of 8 threads)
 
   Jobs, sizes and times are those of the suite unless told otherwise: 1000 operations by 1 job on 1G; cases 128M and 10 s;
-  upgrade 200 packages; untar and walk 20000 files; home 60 s; overwrites 10000 blocks; threads 8 jobs, 128M, 200 s.
+  upgrade and dpkg 200 packages; pgbench 8 jobs, 256M; untar and walk 20000 files; home 60 s; overwrites 10000 blocks; threads 8
+  jobs, 128M, 200 s.
 
   The run works in DIRECTORY/brindle-lab-run, which it makes and removes. Before reads, the pages of the file
   are dropped; a filesystem in userspace may have caches of its own, and --drop-caches drops all that the kernel has.
@@ -57,6 +64,7 @@ EXAMPLES
     brindle lab run files --count 100000 --json --disk /run/disk /mnt
     brindle lab run objects --count 200 --jobs 4 --journal /ssd --disk /run/disk /mnt
     brindle lab run reads --jobs 8 --size 4G --drop-caches --disk /run/disk /mnt
+    brindle lab run dpkg --packages /var/cache/apt/archives --disk /run/disk /mnt
     brindle lab run cases --seconds 2 --json /ext4 > reference.json
     brindle lab run cases --seconds 2 --reference reference.json /mnt
 
@@ -76,13 +84,13 @@ pub(crate) struct RunCommand {
     /// Directory on which a modelled disk is mounted, whose counts are wanted; may be given several times
     #[arg(long, value_name = "MOUNTPOINT")]
     disk: Vec<PathBuf>,
-    /// Operations of each job: files, packages, mails, random reads or writes
+    /// Operations of each job: files, packages, mails, transactions, random reads or writes
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     count: Option<u64>,
     /// Jobs that run side by side
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=256))]
     jobs: Option<u64>,
-    /// Size of the large file, with an optional suffix (K, M, G, T)
+    /// Size of the large file, or of the database, with an optional suffix (K, M, G, T)
     #[arg(short, long, value_name = "SIZE", value_parser = parse_size)]
     size: Option<u64>,
     /// Time after which a case of `cases`, or the work of `home` or `threads`, ends
@@ -91,9 +99,12 @@ pub(crate) struct RunCommand {
     /// Directory for the journal of `objects`, where it is not that of the run
     #[arg(long, value_name = "DIRECTORY")]
     journal: Option<PathBuf>,
-    /// Sync no files of packages in `upgrade`
+    /// Sync no files of packages in `upgrade` and `dpkg`
     #[arg(long)]
     no_sync: bool,
+    /// Directory of Debian packages for `dpkg`
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "count")]
+    packages: Option<PathBuf>,
     /// Seed of contents and places
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
@@ -106,7 +117,7 @@ pub(crate) struct RunCommand {
     /// Output of an earlier run with --json: phases that are more than 20 % slower are poor
     #[arg(long, value_name = "FILE")]
     reference: Option<PathBuf>,
-    /// fsync, files, reads, objects, cases, upgrade, untar, walk, mail, home, overwrites or threads
+    /// fsync, files, reads, objects, cases, upgrade, dpkg, pgbench, untar, walk, mail, home, overwrites or threads
     suite: Suite,
     /// Directory to work in
     directory: PathBuf,
@@ -124,7 +135,10 @@ pub(crate) fn run(command: &RunCommand) -> Result<ExitCode> {
     if command.journal.is_some() && suite != Suite::Objects {
         return wrong_usage(format!("--journal: the suite {suite} has no journal"));
     }
-    if command.no_sync && suite != Suite::Upgrade {
+    if command.packages.is_some() && suite != Suite::Dpkg {
+        return wrong_usage(format!("--packages: the suite {suite} installs none"));
+    }
+    if command.no_sync && !suite.takes_packages() {
         return wrong_usage(format!("--no-sync: the suite {suite} has no packages"));
     }
     if command.jobs.is_some_and(|jobs| jobs > 1) && !suite.takes_jobs() {
@@ -166,6 +180,7 @@ fn options(command: &RunCommand) -> Result<RunOptions> {
     let defaults = RunOptions::of(command.suite, command.directory.clone());
     Ok(RunOptions {
         journal: command.journal.clone(),
+        packages: command.packages.clone(),
         count: command.count.unwrap_or(defaults.count),
         jobs: command.jobs.unwrap_or(defaults.jobs),
         file_bytes: command.size.unwrap_or(defaults.file_bytes),

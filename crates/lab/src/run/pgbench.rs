@@ -1,0 +1,313 @@
+//! A real database: PostgreSQL, with its own benchmark.
+//!
+//! A cluster is made with checksums of its pages and loaded; then each client does transactions that write; then each reads rows anywhere.
+//! The server starts anew before each phase, on a filesystem that is cold where that is asked for. At the end the sums that every
+//! transaction keeps must agree, each transaction must be there, and each page must have its checksum.
+//!
+//! The server listens on a socket without a name in any directory, by a user of its own if the caller is root, and ends with the caller,
+//! also if that is killed.
+
+use super::RunOptions;
+use super::phase::{Done, Phase, measure, nothing};
+use super::program::{command, end_of, output};
+use rustix::fs::{Gid, Uid, chown, syncfs};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Programs that it needs.
+pub(super) const PROGRAMS: [&str; 7] =
+    ["postgres", "initdb", "pgbench", "psql", "pg_isready", "pg_checksums", "setpriv"];
+/// Bytes of the database for each unit of its scale.
+const SCALE_BYTES: u64 = 16 << 20;
+/// Rows of accounts for each unit of its scale.
+const SCALE_ROWS: u64 = 100_000;
+/// Longest time for a server to start or to end: the recovery of a large one is slow.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// Pause between two looks at a server that starts or ends.
+const PAUSE: Duration = Duration::from_millis(20);
+/// User that a server runs as where the caller is root.
+const USER: &str = "postgres";
+
+/// Number of the next server of this process.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// A cluster of databases.
+struct Cluster {
+    place: PathBuf,
+    socket: String,
+    user: Option<(u32, u32)>,
+    clients: String,
+    count: String,
+}
+
+/// A server that runs; it is killed when this is dropped.
+struct Server<'a> {
+    cluster: &'a Cluster,
+    process: Child,
+}
+
+impl Cluster {
+    fn make(place: &Path, options: &RunOptions) -> io::Result<Self> {
+        let place = fs::canonicalize(place)?.join("cluster");
+        fs::create_dir(&place)?;
+        let user = if rustix::process::geteuid().is_root() { Some(user()?) } else { None };
+        if let Some((user, group)) = user {
+            chown(&place, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?;
+        }
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let cluster = Self {
+            place,
+            socket: format!("@brindle-lab-{}-{number}", std::process::id()),
+            user,
+            clients: options.jobs.to_string(),
+            count: options.count.to_string(),
+        };
+        let mut initdb = cluster.command("initdb")?;
+        initdb.args(["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C"]);
+        // All of it is synced after this, at once.
+        output(initdb.args(["--no-sync", "--data-checksums", "--pgdata"]).arg(cluster.data()))?;
+        Ok(cluster)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.place.join("data")
+    }
+
+    /// A program of PostgreSQL, as the user of the server; it ends with the caller.
+    fn command(&self, program: &str) -> io::Result<Command> {
+        let mut command = command("setpriv")?;
+        if let Some((user, group)) = self.user {
+            command.arg(format!("--reuid={user}")).arg(format!("--regid={group}")).arg("--clear-groups");
+        }
+        let path = super::program::find(program);
+        command.arg("--pdeathsig=INT").arg("--").arg(path.unwrap_or_else(|| program.into()));
+        Ok(command)
+    }
+
+    /// A client of the server.
+    fn client(&self, program: &str) -> io::Result<Command> {
+        let mut command = self.command(program)?;
+        command.args(["--username=postgres", "--host"]).arg(&self.socket);
+        Ok(command)
+    }
+
+    fn start(&self) -> io::Result<Server<'_>> {
+        let log = File::options().create(true).append(true).open(self.place.join("log"))?;
+        let mut command = self.command("postgres")?;
+        command.arg("-D").arg(self.data()).args(["-c", "listen_addresses=", "-c"]);
+        command.arg(format!("unix_socket_directories={}", self.socket));
+        command.arg("-c").arg(format!("max_connections={}", self.clients.parse().unwrap_or(1) + 20));
+        let process = command.stdout(log.try_clone()?).stderr(log).spawn()?;
+        let mut server = Server { cluster: self, process };
+        let begin = Instant::now();
+        while !self.client("pg_isready")?.stdout(Stdio::null()).status()?.success() {
+            if server.process.try_wait()?.is_some() || begin.elapsed() > PATIENCE {
+                return Err(server.failed("PostgreSQL does not start"));
+            }
+            sleep(PAUSE);
+        }
+        Ok(server)
+    }
+
+    /// Answer of the server to a statement.
+    fn sql(&self, statement: &str) -> io::Result<String> {
+        let mut client = self.client("psql")?;
+        client.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", statement, "postgres"]);
+        Ok(String::from_utf8_lossy(&output(&mut client)?).trim().to_owned())
+    }
+
+    /// Transactions of all clients. The latency of each comes from the log of the benchmark, which lies beside the cluster and is not synced.
+    fn transactions(&self, name: &str, options: &[&str]) -> io::Result<Done> {
+        let prefix = self.place.join(name);
+        let mut client = self.client("pgbench")?;
+        client.args(["--no-vacuum", "--log", "--client", &self.clients, "--transactions", &self.count]);
+        client.arg("--log-prefix").arg(&prefix).args(options).arg("postgres");
+        output(&mut client)?;
+        let mut done = Done::default();
+        for entry in fs::read_dir(&self.place)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with(&format!("{name}.")) {
+                done.latencies.extend(latencies(&fs::read_to_string(entry.path())?)?);
+            }
+        }
+        done.operations = done.latencies.len() as u64;
+        Ok(done)
+    }
+
+    /// Fails unless each acknowledged transaction is there, whole.
+    fn verify(&self, transactions: u64) -> io::Result<()> {
+        let sums = "select count(*), sum(delta) = (select sum(abalance) from pgbench_accounts), \
+                    sum(delta) = (select sum(tbalance) from pgbench_tellers), \
+                    sum(delta) = (select sum(bbalance) from pgbench_branches) from pgbench_history";
+        let found = self.sql(sums)?;
+        if found == format!("{transactions}|t|t|t") {
+            return Ok(());
+        }
+        Err(io::Error::other(format!(
+            "the database is wrong: of {transactions} transactions, and of whether their sums agree, it says {found}"
+        )))
+    }
+}
+
+impl Server<'_> {
+    fn failed(&self, why: &str) -> io::Error {
+        let said = fs::read_to_string(self.cluster.place.join("log")).unwrap_or_default();
+        io::Error::other(format!("{why}: {}", end_of(&said)))
+    }
+
+    fn signal(&self, signal: Signal) -> io::Result<()> {
+        let number = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
+        Ok(number.map_or(Ok(()), |number| kill_process(number, signal))?)
+    }
+
+    /// Ends it, with a checkpoint.
+    fn stop(mut self) -> io::Result<()> {
+        self.signal(Signal::INT)?;
+        let begin = Instant::now();
+        loop {
+            match self.process.try_wait()? {
+                Some(status) if status.success() => return Ok(()),
+                Some(_) => return Err(self.failed("PostgreSQL has failed")),
+                None if begin.elapsed() > PATIENCE => return Err(self.failed("PostgreSQL does not end")),
+                None => sleep(PAUSE),
+            }
+        }
+    }
+}
+
+impl Drop for Server<'_> {
+    fn drop(&mut self) {
+        if matches!(self.process.try_wait(), Ok(None)) {
+            // After an error, which is told. Its processes end at once, without a checkpoint.
+            let _ = self.signal(Signal::QUIT);
+            let _ = self.process.wait();
+        }
+    }
+}
+
+/// Number of the user of a server, and of its group.
+fn user() -> io::Result<(u32, u32)> {
+    let users = fs::read_to_string("/etc/passwd")?;
+    let found = numbers_of(&users, USER);
+    found.ok_or_else(|| io::Error::other("PostgreSQL does not run as root, and there is no user postgres"))
+}
+
+fn numbers_of(users: &str, name: &str) -> Option<(u32, u32)> {
+    let fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let fields = fields.into_iter().find(|fields| fields.first() == Some(&name))?;
+    Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))
+}
+
+/// Latencies of the log of a benchmark, whose third column has microseconds.
+fn latencies(log: &str) -> io::Result<Vec<Duration>> {
+    let latency = |line: &str| {
+        let column = line.split(' ').nth(2).and_then(|word| word.parse().ok());
+        column
+            .map(Duration::from_micros)
+            .ok_or_else(|| io::Error::other(format!("pgbench has written {line:?}")))
+    };
+    log.lines().map(latency).collect()
+}
+
+pub(super) fn pgbench(place: &Path, options: &RunOptions) -> io::Result<Vec<Phase>> {
+    let cluster = Cluster::make(place, options)?;
+    let scale = (options.file_bytes / SCALE_BYTES).max(1);
+    let one = RunOptions { jobs: 1, ..options.clone() };
+    let start = || {
+        syncfs(File::open(place)?)?;
+        options.make_cold()?;
+        cluster.start()
+    };
+    let load = |_: u64| {
+        let mut client = cluster.client("pgbench")?;
+        client.args(["--initialize", "--quiet", "--scale"]).arg(scale.to_string()).arg("postgres");
+        output(&mut client)?;
+        cluster.sql("checkpoint")?;
+        Ok(Done { operations: scale * SCALE_ROWS, ..Done::default() })
+    };
+    let server = start()?;
+    let mut phases = vec![measure("load", &one, load, nothing)?];
+    server.stop()?;
+    for (name, words) in [("read-write", &[][..]), ("read-only", &["--select-only"])] {
+        let server = start()?;
+        phases.push(measure(name, &one, |_| cluster.transactions(name, words), nothing)?);
+        if name == "read-only" {
+            cluster.verify(options.jobs * options.count)?;
+        }
+        server.stop()?;
+    }
+    output(cluster.command("pg_checksums")?.args(["--check", "--pgdata"]).arg(cluster.data()))?;
+    Ok(phases)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::program::find;
+    use super::*;
+    use crate::run::tests::options;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn latencies_are_those_of_the_log() {
+        let log = "0 1 4021 0 1699555555 1000\n1 1 17 0 1699555555 2000\n";
+        let expected = [4021, 17].map(Duration::from_micros);
+        assert_eq!(latencies(log).expect("two lines"), expected);
+        latencies("0 1 failed 0 1 2\n").expect_err("no time");
+    }
+
+    #[test]
+    fn users_are_found_by_their_names() {
+        let users = "root:x:0:0:root:/root:/bin/sh\npostgres:x:101:104::/var/lib:/bin/sh\nodd\n";
+        assert_eq!(numbers_of(users, "postgres"), Some((101, 104)));
+        assert_eq!(numbers_of(users, "odd"), None);
+        assert_eq!(numbers_of(users, "daemon"), None);
+    }
+
+    #[test]
+    fn database_is_loaded_written_read_and_right_at_the_end() {
+        if let Some(name) = PROGRAMS.iter().find(|name| find(name).is_none()) {
+            // It is no package of the tests; `make programs` has it.
+            println!("{name} is not installed");
+            return;
+        }
+        let scratch = tempfile::tempdir().expect("room");
+        // The server has a user of its own.
+        fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+        let options = RunOptions { count: 4, jobs: 2, file_bytes: 1 << 20, ..options(scratch.path()) };
+        let phases = pgbench(scratch.path(), &options).expect("room");
+        let told: Vec<_> = phases
+            .iter()
+            .map(|phase| (phase.name.as_str(), phase.operations, phase.latencies.len()))
+            .collect();
+        assert_eq!(told, [("load", 100_000, 0), ("read-write", 8, 8), ("read-only", 8, 8)]);
+
+        let cluster = Cluster {
+            place: fs::canonicalize(scratch.path().join("cluster")).expect("there"),
+            socket: format!("@brindle-lab-test-{}", std::process::id()),
+            user: rustix::process::geteuid().is_root().then(|| user().expect("there is one")),
+            clients: "1".to_owned(),
+            count: "1".to_owned(),
+        };
+        let server = cluster.start().expect("it starts again");
+        let process = server.process.id();
+        cluster.verify(8).expect("all are there");
+        let error = cluster.verify(9).expect_err("one is missing").to_string();
+        assert!(error.ends_with("it says 8|t|t|t"), "{error}");
+        cluster
+            .sql("update pgbench_accounts set abalance = abalance + 1 where aid = 7")
+            .expect("it is a row");
+        let error = cluster.verify(8).expect_err("sums differ").to_string();
+        assert!(error.ends_with("it says 8|f|t|t"), "{error}");
+        drop(server);
+        assert!(!Path::new(&format!("/proc/{process}")).exists(), "nothing of it is left");
+        fs::remove_dir_all(cluster.data().join("global")).expect("ours");
+        let error = cluster.start().err().expect("it is damaged").to_string();
+        assert!(error.starts_with("PostgreSQL does not start: ") && error.len() > 40, "{error}");
+    }
+}
