@@ -181,7 +181,10 @@ impl Plan {
             work("upgrade", Suite::Upgrade, &SMOKE).count(2),
             work("untar", Suite::Untar, &SMOKE).count(60),
             work("dpkg", Suite::Dpkg, &SMOKE).count(2),
-            work("pgbench", Suite::Pgbench, &SMOKE).count(4).jobs(2).mebibytes(16),
+            work("pgbench", Suite::Pgbench, &["ext4-ssd", "brindle-ssd+hdd-sync"])
+                .count(4)
+                .jobs(2)
+                .mebibytes(16),
             work("overwrites", Suite::Overwrites, &SMOKE).count(64).mebibytes(2),
         ];
         Self { name: "smoke", rounds: 1, hdd_bytes: 4 << 30, ssd_bytes: 1 << 30, works }

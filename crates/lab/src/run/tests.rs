@@ -100,7 +100,9 @@ fn reads_are_made_cold_while_nothing_is_open_and_files_are_kept_when_asked() {
 fn record_is_read_as_it_was_written_and_compares_its_phases() {
     let scratch = tempfile::tempdir().expect("room");
     let options = options(scratch.path());
-    let phases = run(Suite::Files, &options).expect("room");
+    let mut phases = run(Suite::Files, &options).expect("room");
+    // Rates that JSON keeps to the last digit.
+    phases.iter_mut().for_each(|phase| phase.elapsed = Duration::from_secs(2));
     let mut record = RunRecord::new(Suite::Files, "any", &options, &phases, &[]);
     let text = serde_json::to_string(&record).expect("JSON");
     assert_eq!(serde_json::from_str::<RunRecord>(&text).expect("ours"), record);
