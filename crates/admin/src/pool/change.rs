@@ -3,6 +3,7 @@
 use super::AdminError;
 use brindle_care::device::{AddOptions, Leaving, NewSize, ReplaceOptions};
 use brindle_care::job::{Control, Progress};
+use brindle_device::is_remote;
 use brindle_ondisk::DevId;
 use brindle_policy::placement::PlacementClass;
 use brindle_uapi::message::{
@@ -19,7 +20,7 @@ use zerocopy::FromZeros;
 pub enum Change {
     /// A device joins.
     Add {
-        /// Its path.
+        /// Its path, or the URI of an export.
         path: PathBuf,
         /// Class that is stored for it.
         class: Option<PlacementClass>,
@@ -65,7 +66,7 @@ impl Changed {
 }
 
 impl Change {
-    /// Message to the process that serves a mount: it opens a device that joins, by an absolute path.
+    /// Message to the process that serves a mount: it opens a device that joins, by an absolute path or a URI.
     pub(super) fn message(&self) -> Result<DeviceStart, AdminError> {
         let mut message = DeviceStart::new_zeroed();
         match self {
@@ -105,9 +106,10 @@ impl Change {
     }
 }
 
-/// An absolute path, as a message has it.
-fn path_field<const N: usize>(path: &Path) -> Result<[u8; N], AdminError> {
-    field(absolute(path)?.as_os_str().as_bytes()).ok_or(AdminError::LongPath)
+/// A device as a message has it: an absolute path, or the URI of an export.
+fn path_field<const N: usize>(word: &Path) -> Result<[u8; N], AdminError> {
+    let word = if is_remote(word) { word.to_owned() } else { absolute(word)? };
+    field(word.as_os_str().as_bytes()).ok_or(AdminError::LongPath)
 }
 
 /// The flags that are set.

@@ -224,6 +224,39 @@ fn pool_goes_on_without_a_server_that_stays_away() {
     assert!(seen.as_bytes() == [2; 1_000_000]);
 }
 
+/// The server of a mount gets URIs: an export that was away rejoins, a new one takes the place of another, one more joins and leaves.
+#[test]
+fn exports_join_and_leave_a_mounted_pool() {
+    if !can_mount() {
+        return;
+    }
+    let mut pool = Pool::make();
+    let place = pool.mount();
+    unmount(&place);
+    // The pool is written without the second device.
+    let words = [0, 1, 2].map(|index| pool.word(index));
+    let [fast, away, present] = words.each_ref().map(String::as_str);
+    brindle_succeeds(["-q", "mount", "-o", "degraded", fast, present, text(&place)]);
+    std::fs::write(place.join("after"), vec![2; 1_000_000]).expect("room");
+    brindle_succeeds(["device", "rejoin", away, text(&place)]);
+    // Another export in place of the third.
+    pool.images.push(image(pool.directory.path(), "target", 512 << 20));
+    pool.servers.push(None);
+    pool.serve(3);
+    let target = pool.word(3);
+    brindle_succeeds(["device", "replace", "start", "3", &target, text(&place)]);
+    // The one that was replaced joins as a new device, and leaves by its URI.
+    brindle_succeeds(["device", "add", "-f", &format!("{present}:bulk"), text(&place)]);
+    let shown = brindle_prints(["device", "usage", text(&place)]);
+    assert!([away, &target, present].iter().all(|uri| shown.contains(uri)), "{shown}");
+    brindle_succeeds(["device", "remove", present, text(&place)]);
+    unmount(&place);
+    brindle_succeeds(["check", "--check-data-csum", fast, away, &target]);
+    brindle_succeeds(["-q", "mount", "-o", "rw", fast, away, &target, text(&place)]);
+    assert!(std::fs::read(place.join("after")).expect("a copy") == vec![2; 1_000_000]);
+    unmount(&place);
+}
+
 #[test]
 fn wrong_words_of_nbd_are_refused_with_the_reason() {
     for (word, why) in [
