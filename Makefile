@@ -11,6 +11,8 @@ PACKAGES := $(BUILD_PACKAGES) acl attr btrfs-progs e2fsprogs fio fuse3 g++ libnb
 CARGO_DENY_VERSION := 0.20.2
 # What `make programs` runs on mounts, beside those.
 PROGRAM_PACKAGES := dpkg git librocksdb-dev postgresql python3-lmdb rsync sqlite3 systemd tar udev
+# What `make ceph` runs, beside those.
+CEPH_PACKAGES := ceph-common ceph-mgr ceph-mon ceph-osd qemu-block-extra
 # What `make deb` and `make package-test` use.
 DEB_PACKAGES := binutils debootstrap dpkg-dev
 PREFIX ?= /usr/local
@@ -19,7 +21,7 @@ UNITS ?= $(PREFIX)/lib/systemd/system
 # Given as empty by a packager that keeps the symbols for a package of their own.
 STRIP ?= --strip
 
-.PHONY: help packages build demo test install uninstall deb package-test programs fuzz bench golden clean
+.PHONY: help packages build demo test install uninstall deb package-test programs ceph fuzz bench golden clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -60,6 +62,10 @@ programs: packages build ## Real programs on writable mounts, in several setting
 	@BRINDLE=target/release/brindle contrib/databases.py
 	@BRINDLE=target/release/brindle contrib/fstab.sh
 	@BRINDLE=target/release/brindle contrib/units.sh
+
+ceph: packages build ## Ceph above brindle and below it, killed and hung (root, about fifteen minutes)
+	@contrib/packages.sh $(CEPH_PACKAGES)
+	@BRINDLE=target/release/brindle contrib/ceph.py
 
 fuzz: packages ## Ten minutes of each fuzz target
 	cargo xtask fuzz-all 600
