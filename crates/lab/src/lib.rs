@@ -19,6 +19,8 @@ mod disk;
 mod error;
 mod model;
 pub mod plan;
+#[cfg(test)]
+mod rates;
 mod report;
 mod run;
 mod serve;

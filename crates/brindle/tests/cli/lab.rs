@@ -123,14 +123,17 @@ fn queue(device: &Path, property: &str) -> String {
 #[test]
 fn models_are_listed_and_wrong_ones_named() {
     let said = brindle_prints(["lab", "models"]);
-    assert!(said.contains("ssd      SATA SSD, 256 GB") && said.contains("spindown"), "{said}");
+    assert!(said.contains("ssd           SATA SSD, 256 GB") && said.contains("spindown"), "{said}");
     let json: serde_json::Value =
         serde_json::from_str(&brindle_prints(["lab", "models", "--json"])).expect("JSON");
     assert_eq!(json["models"][0]["size_bytes"], 2_000_398_934_016_u64);
     let scratch = tempfile::tempdir().expect("temporary directory");
     let place = text(scratch.path());
     let said = brindle_fails(2, ["lab", "disk", "floppy", place]);
-    assert!(said.contains("no model \"floppy\"; there are hdd, old-hdd, ssd, nvme"), "{said}");
+    assert!(
+        said.contains("no model \"floppy\"; there are hdd, old-hdd, ssd, ssd-plp, nvme, nvme-consumer"),
+        "{said}"
+    );
     let said = brindle_fails(2, ["lab", "disk", "ssd,rpm=7200", place]);
     assert!(said.contains("a drive of model ssd has no rpm"), "{said}");
     let said = brindle_fails(1, ["lab", "disk", "ssd", "/nowhere/at/all"]);

@@ -51,8 +51,8 @@ pub(crate) fn run(command: &ModelsCommand) -> Result<ExitCode> {
     }
     let mut out = output::stdout();
     for preset in &PRESETS {
-        writeln!(out, "{:8} {}", preset.name, preset.title)?;
-        writeln!(out, "         {}", preset.source)?;
+        writeln!(out, "{:13} {}", preset.name, preset.title)?;
+        writeln!(out, "{:13} {}", "", preset.source)?;
     }
     writeln!(out)?;
     let head = ["PARAMETER", "UNIT", "MEANING"].map(str::to_owned).to_vec();
