@@ -134,6 +134,9 @@ pub enum FsError {
     /// The subvolume is read-only.
     #[error("subvolume {0} is read-only")]
     ReadOnlySubvolume(RootId),
+    /// The subvolume is sent, or received from, and stays read-only and undeleted for as long (`EBUSY`).
+    #[error("subvolume {0} is being sent, or is what a stream builds on")]
+    HeldSubvolume(RootId),
     /// The subvolume is the default one, and can't be deleted (`EPERM`).
     #[error("subvolume {0} is the default one")]
     DefaultSubvolume(RootId),

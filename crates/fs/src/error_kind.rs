@@ -77,6 +77,7 @@ impl FsError {
             Self::TooLarge(_) => ErrorKind::TooLarge,
             Self::CrossSubvolume(_) => ErrorKind::CrossSubvolume,
             Self::NotPermitted { .. } | Self::DefaultSubvolume(_) => ErrorKind::NotPermitted,
+            Self::HeldSubvolume(_) => ErrorKind::Busy,
             Self::NoXattr(_) => ErrorKind::NoAttribute,
             Self::XattrTooLarge(_) => ErrorKind::NoSpace,
             Self::ReadOnlySubvolume(_) => ErrorKind::ReadOnly,

@@ -69,6 +69,7 @@ mod write_options;
 
 pub use crate::core::inode_hold::InodeHold;
 pub use crate::core::inodes::Inode;
+pub use crate::core::subvolume_hold::SubvolumeHold;
 pub use attributes::{Attributes, InodeId, Timestamp};
 pub use background::Remaining;
 pub use brindle_device::before_wait;

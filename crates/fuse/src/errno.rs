@@ -81,6 +81,7 @@ mod tests {
             (FsError::CrossSubvolume(id), Errno::XDEV),
             (FsError::NotPermitted { file: id, why: "x" }, Errno::PERM),
             (FsError::DefaultSubvolume(tree), Errno::PERM),
+            (FsError::HeldSubvolume(tree), Errno::BUSY),
             (FsError::NoXattr(b"a".to_vec()), Errno::NODATA),
             (FsError::XattrExists(b"a".to_vec()), Errno::EXIST),
             (FsError::XattrTooLarge(b"a".to_vec()), Errno::NOSPC),

@@ -4,6 +4,7 @@ use super::mount::{can_mount, unmount};
 use super::support::{brindle, brindle_fails, brindle_prints, text};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -157,9 +158,11 @@ fn a_subvolume_that_was_seen_half_received_is_seen_whole_afterwards() {
     assert!(!to.at("one").exists(), "the kernel remembers that");
     let mut receive = start(&["receive", text(&to.place)], Stdio::piped(), Stdio::piped());
     let mut input = receive.stdin.take().expect("piped");
+    let mut held = None;
     for part in bytes.chunks(bytes.len() / 40) {
         input.write_all(part).expect("it is taken");
         std::thread::sleep(Duration::from_millis(10));
+        held = held.or_else(|| std::fs::File::open(to.at("one/a")).ok());
         // Whatever is there at this moment.
         let mut left = vec![to.at("one")];
         while let Some(path) = left.pop() {
@@ -173,6 +176,12 @@ fn a_subvolume_that_was_seen_half_received_is_seen_whole_afterwards() {
     let received = receive.wait_with_output().expect("ends");
     assert!(received.status.success(), "{}", String::from_utf8_lossy(&received.stderr));
     assert_eq!(listing(&to.at("one")), listing(&from.at("one")));
+    // A directory that was open meanwhile is the same one.
+    let held = held.expect("it was there before the end");
+    let names = |path: &Path| std::fs::read_dir(path).expect("it can be listed").count();
+    assert_eq!(names(Path::new(&format!("/proc/self/fd/{}", held.as_raw_fd()))), names(&from.at("one/a")));
+    assert_eq!(held.metadata().expect("it answers").ino(), to.at("one/a").metadata().expect("there").ino());
+    drop(held);
     to.end();
     from.end();
 }

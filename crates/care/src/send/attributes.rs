@@ -1,16 +1,18 @@
 //! Owners, permissions, extended attributes and times.
 //!
 //! Contents come first, for writing takes the set-id bits and capabilities away; then the owner, for that does too; then permissions,
-//! attributes, times. Attributes that a directory passes on to what is made in it (default ACLs, properties of btrfs) are set at the very
+//! attributes, times. A capability that is gone is removed before contents: not each receiver loses it with them, and btrfs-progs fail
+//! to remove what is not there. Attributes that a directory passes on to what is made in it (default ACLs, properties of btrfs) are set at the very
 //! end, with its times.
 
 use crate::send::contents::Outgoing;
 use crate::send::error::SendError;
 use crate::send::view::Inode;
 use crate::send::{ReadySender, changes::Change};
-use brindle_fs::{FileType, Xattr};
+use brindle_fs::FileType;
 use brindle_ondisk::ObjectId;
 use brindle_ondisk::item::Timespec;
+use brindle_policy::tier::files::{MARK, SMALL_FILES};
 use brindle_stream::{Command, StreamTime};
 
 const PERMISSIONS: u32 = 0o7777;
@@ -20,7 +22,7 @@ const CAPABILITY: &[u8] = b"security.capability";
 /// Time at which an extended attribute is set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Before contents: the properties of a file, such as compression.
+    /// Before contents: the properties of a file, such as compression and the mark of its tier; capabilities that are removed.
     BeforeContents,
     /// At the turn of the inode.
     Turn,
@@ -30,12 +32,19 @@ pub(super) enum Phase {
 
 /// The phase of an attribute.
 fn phase(name: &[u8], kind: FileType) -> Phase {
-    match (name.starts_with(b"btrfs."), kind) {
+    let is_property =
+        name.starts_with(b"btrfs.") || kind != FileType::Directory && [MARK, SMALL_FILES].contains(&name);
+    match (is_property, kind) {
         (true, FileType::Directory) => Phase::End,
         (true, _) => Phase::BeforeContents,
         (false, FileType::Directory) if name == b"system.posix_acl_default" => Phase::End,
         _ => Phase::Turn,
     }
+}
+
+/// The phase in which an attribute is removed.
+fn phase_of_removal(name: &[u8], kind: FileType) -> Phase {
+    if name == CAPABILITY { Phase::BeforeContents } else { phase(name, kind) }
 }
 
 impl ReadySender<'_, '_> {
@@ -79,14 +88,12 @@ impl ReadySender<'_, '_> {
             (Some(old), Some(_)) => old.xattrs(file.number)?,
             _ => Vec::new(),
         };
-        let is_now = |xattr: &&Xattr| phase(&xattr.name, kind) == of;
-        for gone in before.iter().filter(is_now) {
-            let is_lost = has_lost && gone.name == CAPABILITY;
-            if !is_lost && !after.iter().any(|xattr| xattr.name == gone.name) {
+        for gone in before.iter().filter(|xattr| phase_of_removal(&xattr.name, kind) == of) {
+            if !after.iter().any(|xattr| xattr.name == gone.name) {
                 self.out.write(&Command::RemoveXattr { path, name: &gone.name })?;
             }
         }
-        for xattr in after.iter().filter(is_now) {
+        for xattr in after.iter().filter(|xattr| phase(&xattr.name, kind) == of) {
             if !before.contains(xattr) || has_lost && xattr.name == CAPABILITY {
                 self.out.write(&Command::SetXattr { path, name: &xattr.name, value: &xattr.value })?;
             }

@@ -134,6 +134,9 @@ pub fn send(
     if options.compressed && options.version < 2 {
         return Err(SendError::NotCompressed);
     }
+    // Contents are read of files, not of the commit: so what is read stays as it is.
+    let named = options.subvolumes.iter().chain(&options.parent).chain(&options.sources);
+    let holds: Vec<_> = named.map(|id| filesystem.hold_subvolume(*id)).collect();
     if filesystem.is_writable() {
         filesystem.sync()?;
     }
@@ -156,6 +159,7 @@ pub fn send(
         }
         View::of(pool, &committed, subvolume)?;
     }
+    let _holds: Vec<_> = holds.into_iter().collect::<Result<_, _>>()?;
     let mut done = Vec::new();
     let mut output: Option<Output<'_>> = None;
     for (at, subvolume) in sent.iter().enumerate() {
@@ -262,11 +266,11 @@ impl ReadySender<'_, '_> {
         let (Some(path), Some(inode)) = (&path, self.names.new.inode(number)?) else { return Ok(()) };
         let file = Outgoing { number, path, inode, before: self.before(number)? };
         let mut is_written = false;
+        if change.has_xattrs {
+            self.xattrs(&file, Phase::BeforeContents, false)?;
+        }
         match inode.kind {
             FileType::Regular => {
-                if change.has_xattrs {
-                    self.xattrs(&file, Phase::BeforeContents, false)?;
-                }
                 is_written = self.contents(&file, change)?;
             }
             FileType::Directory => {

@@ -289,6 +289,40 @@ fn an_incremental_stream_wants_what_it_was_made_against() {
 }
 
 #[test]
+fn the_base_of_a_stream_stays_as_it_is_while_it_is_received() {
+    let pool = Pool::new();
+    pool.receive(&subvolume_of(&[])).expect("received");
+    let own = pool.subvolume("in").expect("there");
+    let next = stream_of(&[
+        Command::Snapshot {
+            path: b"next",
+            origin: Origin { uuid: Uuid([9; 16]), transid: 3 },
+            parent: ORIGIN,
+        },
+        Command::MakeFile { path: b"file", inode: 257 },
+        Command::End,
+    ]);
+    let mut is_refused = false;
+    let received = receive(
+        &pool.filesystem,
+        pool.filesystem.root(),
+        next.as_slice(),
+        &ReceiveOptions::default(),
+        &mut |event| {
+            if matches!(event, ReceiveEvent::Command(placed) if matches!(placed.command, Command::MakeFile { .. }))
+            {
+                let writable = pool.filesystem.set_subvolume_read_only(own.id, false);
+                is_refused = matches!(writable, Err(FsError::HeldSubvolume(held)) if held == own.id);
+            }
+            Control::Continue
+        },
+    );
+    assert_eq!((received.expect("received"), is_refused), (1, true));
+    pool.filesystem.set_subvolume_read_only(own.id, false).expect("nothing builds on it any more");
+    pool.examine();
+}
+
+#[test]
 fn failures_are_tolerated_up_to_a_number_and_never_marked() {
     let pool = Pool::new();
     let absent = Command::Unlink { path: b"absent" };

@@ -7,6 +7,7 @@ pub(crate) mod inodes;
 pub(crate) mod log_book;
 pub(crate) mod name_state;
 pub(crate) mod orphan_queue;
+pub(crate) mod subvolume_hold;
 pub(crate) mod subvolumes;
 
 use crate::attributes::InodeId;

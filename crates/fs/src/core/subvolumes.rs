@@ -6,6 +6,7 @@ use brindle_ondisk::{IdMap, Key, KeyType, ObjectId, RootId};
 use brindle_sync::{Mutex, Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use brindle_tree::{Pool, Readahead, Tree, TreeError};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The subvolumes in use, each looked up once.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub(crate) struct SubvolumeTable(RwLock<IdMap<RootId, Arc<SubvolumeState>>>);
 pub(crate) struct SubvolumeState {
     tree: Arc<Tree>,
     access: RwLock<WriteAccess>,
+    /// Number of holds. It rises under the shared lock alone.
+    holds: AtomicUsize,
     /// The greatest number of an inode before anything was changed.
     first_highest: Option<u64>,
     /// The number of the next inode, once it has been looked up.
@@ -59,7 +62,8 @@ impl SubvolumeTable {
         // What is only read may be damaged there.
         let is_writable = pool.read_only_reason().is_none();
         let first_highest = if is_writable { highest_number(pool, &tree)? } else { None };
-        let state = Arc::new(SubvolumeState { tree, access, first_highest, next_number });
+        let holds = AtomicUsize::new(0);
+        let state = Arc::new(SubvolumeState { tree, access, holds, first_highest, next_number });
         known.insert(id, Arc::clone(&state));
         Ok(state)
     }
@@ -107,6 +111,27 @@ impl SubvolumeState {
     #[track_caller]
     pub(crate) fn exclusive(&self) -> RwLockWriteGuard<'_, WriteAccess> {
         self.access.write_by_key(self.key())
+    }
+
+    /// Refuses to make it writable, or to delete it, as long as it has a hold. To be asked with the exclusive lock held.
+    pub(crate) fn require_no_hold(&self) -> Result<(), FsError> {
+        match self.holds.load(Ordering::Acquire) {
+            0 => Ok(()),
+            _ => Err(FsError::HeldSubvolume(self.tree.id())),
+        }
+    }
+
+    /// Counts a hold of it; false if it is writable.
+    pub(crate) fn count_hold(&self) -> Result<bool, FsError> {
+        let access = self.begin_upkeep()?;
+        if access.is_read_only {
+            self.holds.fetch_add(1, Ordering::AcqRel);
+        }
+        Ok(access.is_read_only)
+    }
+
+    pub(crate) fn end_hold(&self) {
+        self.holds.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// A number that no inode has, or ever had since the filesystem was opened: the log, and the last commit, may have the

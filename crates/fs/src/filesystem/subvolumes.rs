@@ -1,6 +1,7 @@
 //! Subvolumes and snapshots.
 
 use crate::attributes::InodeId;
+use crate::core::subvolume_hold::SubvolumeHold;
 use crate::error::FsError;
 use crate::filesystem::Filesystem;
 use crate::new_inode::NewInode;
@@ -113,5 +114,14 @@ impl Filesystem {
     /// A subvolume that is deleted or read-only, and writes that fail.
     pub fn finish_received(&self, id: RootId, uuid: Uuid, transid: u64) -> Result<(), FsError> {
         self.parts.subvolumes.finish_received(id, uuid, transid)
+    }
+
+    /// Keeps a read-only subvolume from being made writable or deleted, as long as what this returns lasts; `None` if it is
+    /// writable.
+    ///
+    /// # Errors
+    /// A subvolume that is deleted, or not there.
+    pub fn hold_subvolume(&self, id: RootId) -> Result<Option<SubvolumeHold>, FsError> {
+        SubvolumeHold::of(self.parts.core.subvolume_state(id)?)
     }
 }

@@ -186,6 +186,7 @@ impl Subvolumes {
         if access.is_deleted {
             return Err(FsError::DeletedSubvolume(id));
         }
+        subvolume.require_no_hold()?;
         let directory = self.core.directory(home.directory);
         let _names = directory.names();
         // The lock of the directory is held: from here on the name stays.
@@ -263,6 +264,7 @@ impl Subvolumes {
         if access.is_read_only == read_only {
             return Ok(());
         }
+        subvolume.require_no_hold()?;
         self.core.change(Need::items(3), |edit| {
             let received = Roots::of(&edit.editor).change_item(id, |item| {
                 item.flags.set(with_read_only(item.root_flags(), read_only).bits());

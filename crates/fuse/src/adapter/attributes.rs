@@ -20,8 +20,9 @@ use std::time::Duration;
 /// Time for which the kernel may keep answers: it makes every change itself, or is told of it.
 pub(super) const TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Changed in the generation of an inode while its subvolume is being received: of a file that it has, the kernel never takes another
-/// size from us, so afterwards it is to be another file. It compares 32 bits.
+/// Changed in the generation of a file while its subvolume is being received: of a file that it has, the kernel never takes another
+/// size from us, so afterwards it is to be another file, and descriptors of the former fail. Directories stay what they are. It
+/// compares 32 bits.
 const INCOMING: u64 = 1 << 31;
 
 /// The pages that the kernel is asked for first, and next if a file still has no blocks.
@@ -44,7 +45,8 @@ impl Adapter {
     pub(super) fn entry(&self, stat: &Stat) -> Entry {
         let attributes_ttl = if stat.ino == 0 { TTL } else { self.ttl(stat) };
         let (name_ttl, generation) = if self.operations.incoming.has(stat.ino) {
-            (Duration::ZERO, stat.generation ^ INCOMING)
+            let changed = if stat.kind == FileType::Regular { INCOMING } else { 0 };
+            (Duration::ZERO, stat.generation ^ changed)
         } else {
             (TTL, stat.generation)
         };

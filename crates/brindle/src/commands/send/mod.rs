@@ -51,7 +51,8 @@ EXIT STATUS
 /// Subvolumes of a mount of brindle are named by their paths; on a mount of the kernel, `btrfs send` sends. Of a pool that is not
 /// mounted, the devices are named, and the subvolumes by --path, as -p and -c name theirs.
 ///
-/// A subvolume must be read-only (subvolume snapshot -r). Subvolumes within it are not part of it, and
+/// A subvolume must be read-only (subvolume snapshot -r), and can't be made writable or deleted while it is sent, nor can those of
+/// -p and -c. Subvolumes within it are not part of it, and
 /// neither are inode flags (chattr), fs-verity, or (in version 1) space that is preallocated.
 ///
 /// With -p, only the difference from that subvolume is sent, which the receiver must have. The comparison reads only what differs. When

@@ -3,6 +3,7 @@
 use super::{Pool, difference, dump};
 use crate::support::operations::assert_same;
 use brindle_care::send::SendOptions;
+use brindle_fs::{AttributeChange, XattrMode};
 
 const FILE: u32 = 0o100_644;
 const DIRECTORY: u32 = 0o040_755;
@@ -154,4 +155,36 @@ fn hard_links_come_and_go() {
             pool.filesystem.link(id, pool.find("source/e"), b"b").expect("works");
         },
     );
+}
+
+#[test]
+fn a_capability_that_is_gone_is_removed_first_and_one_that_stays_is_set_last() {
+    const CAPABILITY: &[u8] = b"security.capability";
+    const FILES: [&str; 4] = ["source/written", "source/given", "source/left", "source/kept"];
+    let said = case(
+        |pool| {
+            for path in FILES {
+                let id = pool.make(path, FILE);
+                pool.write(path, 0, b"before");
+                pool.filesystem.set_xattr(id, CAPABILITY, &[1; 20], XattrMode::Any).expect("room");
+            }
+        },
+        |pool| {
+            for path in &FILES[..3] {
+                pool.filesystem.remove_xattr(pool.find(path), CAPABILITY).expect("there");
+            }
+            pool.write("source/written", 0, b"after!");
+            pool.write("source/kept", 0, b"after!");
+            pool.filesystem
+                .set_xattr(pool.find("source/kept"), CAPABILITY, &[1; 20], XattrMode::Any)
+                .expect("room");
+            let given = AttributeChange { uid: Some(7), ..Default::default() };
+            pool.filesystem.set_attributes(pool.find("source/given"), &given).expect("works");
+        },
+    );
+    let at = |part: &str| said.find(part).unwrap_or_else(|| panic!("no {part} in\n{said}"));
+    assert!(at("remove_xattr    ./written") < at("write           ./written"), "{said}");
+    assert!(at("remove_xattr    ./given") < at("chown           ./given"), "{said}");
+    assert!(at("write           ./kept") < at("set_xattr       ./kept"), "{said}");
+    assert!(said.contains("remove_xattr    ./left"), "{said}");
 }

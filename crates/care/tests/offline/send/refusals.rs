@@ -5,7 +5,7 @@ use crate::support::FSID;
 use brindle_care::job::Control;
 use brindle_care::send::{SendError, SendEvent, SendOptions, send};
 use brindle_device::{Device, SparseDevice, WritableDevice};
-use brindle_fs::{Filesystem, InodeId, OpenOptions, RangePair, RootId};
+use brindle_fs::{Filesystem, FsError, InodeId, OpenOptions, RangePair, RootId};
 use brindle_stream::{StreamError, StreamProblem};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -232,4 +232,29 @@ fn subvolumes_of_one_stream_build_on_each_other() {
         }
     }
     assert!(receiver.contents("s2/f2") == [2; 3000] && receiver.contents("s2/f0") == [0; 3000]);
+}
+
+#[test]
+fn subvolumes_stay_as_they_are_while_they_are_sent() {
+    let pool = Pool::with_source();
+    pool.make("source/file", FILE);
+    let before = pool.snapshot("before");
+    pool.write("source/file", 0, b"text");
+    let after = pool.snapshot("after");
+    let (filesystem, root) = (&pool.filesystem, pool.filesystem.root());
+    let mut refused = 0;
+    let mut stream = Vec::new();
+    let sent = send(filesystem, &difference(after, before), &mut stream, &mut |_| {
+        for (id, name) in [(before, &b"before"[..]), (after, b"after")] {
+            let writable = filesystem.set_subvolume_read_only(id, false);
+            assert!(matches!(writable, Err(FsError::HeldSubvolume(held)) if held == id), "{writable:?}");
+            let deleted = filesystem.delete_subvolume(root, name);
+            assert!(matches!(deleted, Err(FsError::HeldSubvolume(held)) if held == id), "{deleted:?}");
+        }
+        refused += 1;
+        Control::Continue
+    });
+    assert!(sent.is_ok() && refused > 3, "{}", dump(&stream));
+    filesystem.set_subvolume_read_only(before, false).expect("it has been sent");
+    filesystem.delete_subvolume(root, b"after").expect("it has been sent");
 }
