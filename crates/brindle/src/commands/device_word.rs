@@ -1,26 +1,48 @@
-//! `DEVICE[:fast|:bulk]`: a device, and what is said of it.
+//! `DEVICE[:CLASS]`: a device, and what is said of it: its side, or by its name a class within that.
 
 use crate::commands::usage::wrong_usage;
 use anyhow::Result;
-use brindle_policy::placement::PlacementClass;
+use brindle_policy::class::DeviceClasses;
+use brindle_policy::placement::{DataTier, PlacementClass};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+/// Part of a word that says where a device belongs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SaidClass {
+    /// Its side.
+    pub(crate) side: Option<PlacementClass>,
+    /// Name of its class within the side.
+    pub(crate) name: Option<String>,
+}
+
 /// A path and what is said of it. What exists is a path as a whole, colon or not.
 pub(crate) fn split_class(word: &Path) -> Result<(PathBuf, Option<PlacementClass>)> {
+    let (path, said) = split_said(word, &DeviceClasses::default())?;
+    Ok((path, said.side))
+}
+
+/// The same, where a class may be said by a name that is listed.
+pub(crate) fn split_said(word: &Path, classes: &DeviceClasses) -> Result<(PathBuf, SaidClass)> {
     let bytes = word.as_os_str().as_bytes();
     let Some(colon) = bytes.iter().rposition(|byte| *byte == b':').filter(|_| !word.exists()) else {
-        return Ok((word.to_owned(), None));
+        return Ok((word.to_owned(), SaidClass::default()));
     };
     let (path, class) = (Path::new(OsStr::from_bytes(&bytes[..colon])), &bytes[colon + 1..]);
-    match class {
-        b"fast" => Ok((path.to_owned(), Some(PlacementClass::Fast))),
-        b"bulk" => Ok((path.to_owned(), Some(PlacementClass::Bulk))),
-        _ if path.exists() => {
-            wrong_usage(format!("{}: the word after the colon is neither fast nor bulk", word.display()))
+    match classes.named(class) {
+        Some(DataTier { side, rank }) => {
+            let name = rank.map(|_| String::from_utf8_lossy(class).into_owned());
+            Ok((path.to_owned(), SaidClass { side: Some(side), name }))
         }
-        _ => Ok((word.to_owned(), None)),
+        None if path.exists() => {
+            let or_listed = if classes.is_empty() { "" } else { ", nor is it listed by --fast or --bulk" };
+            wrong_usage(format!(
+                "{}: the word after the colon is neither fast nor bulk{or_listed}",
+                word.display()
+            ))
+        }
+        None => Ok((word.to_owned(), SaidClass::default())),
     }
 }
 
@@ -57,6 +79,11 @@ mod tests {
             (directory.path().join("y"), directory.path().join("../").join(directory.path()).join("./y"));
         assert!(refuse_twice([Path::new("nowhere"), &plain].into_iter()).is_ok());
         assert!(refuse_twice([plain.as_path(), &around].into_iter()).is_err());
+        let mut classes = DeviceClasses::default();
+        classes.list(PlacementClass::Bulk, &["disk", "smr"]).expect("names");
+        let named = split_said(Path::new("a.img:smr"), &classes).expect("a listed name");
+        let said = SaidClass { side: Some(PlacementClass::Bulk), name: Some("smr".to_owned()) };
+        assert_eq!(named, ("a.img".into(), said));
         let slow = directory.path().join("x:fast:slow");
         assert!(split_class(&slow).expect_err("no class").to_string().contains("neither fast nor bulk"));
     }

@@ -2,10 +2,11 @@
 
 mod rootdir;
 
-use crate::commands::device_word::split_class;
+use crate::commands::device_word::{SaidClass, split_said};
 use crate::commands::quantity::parse_size;
 use crate::commands::stop::Stop;
 use crate::commands::tier_warning;
+use crate::commands::usage::OrWrongUsage;
 use crate::format::UnitMode;
 use crate::options::JsonOption;
 use crate::output;
@@ -17,6 +18,7 @@ use brindle_care::mkfs::{
 use brindle_device::{FileDevice, WritableDevice};
 use brindle_fs::{Filesystem, OpenOptions, WriteOptions};
 use brindle_ondisk::{ChecksumType, Profile, Uuid};
+use brindle_policy::class::DeviceClasses;
 use brindle_volume::{LeaseOptions, check_leases};
 use clap::Args;
 use rootdir::{Filling, RootdirOptions};
@@ -36,6 +38,9 @@ DEVICES
   profile, data to the others. What is said is stored in the pool, where stock kernels ignore it
   (METADATA_PREFERRED in the type of the device). With --small-files, data of small files lies on the
   fast devices as well; this is what `brindle property set MOUNTPOINT small_files` sets later.
+  More than two classes are listed by --fast and --bulk, and said of devices by name: /dev/sdc:smr. Then
+  metadata goes to the fastest class, and files that --rootdir finds marked to theirs; this is what `brindle
+  tier class set` sets later.
 
 PROFILES
   single, dup, raid0, raid1, raid1c3, raid1c4, raid10, raid5, raid6
@@ -49,6 +54,9 @@ EXAMPLES
 
   The same, filled with a directory, with its files up to 64 KiB on the SSDs, too:
     brindle mkfs --rootdir tree --small-files 64K /dev/sda:fast /dev/sdb:fast /dev/sdc:bulk /dev/sdd:bulk
+
+  Four classes of devices:
+    brindle mkfs --fast nvme,ssd --bulk disk,smr /dev/nvme0n1:nvme /dev/sda:ssd /dev/sdb:disk /dev/sdc:smr
 
   An image of a directory, as small as can be, with a subvolume:
     brindle mkfs --rootdir tree --subvol home --compress zstd --shrink pool.img
@@ -108,6 +116,12 @@ pub(crate) struct MkfsCommand {
     /// The same; of a block device, use no more than this
     #[arg(short, long, value_name = "SIZE", value_parser = parse_size)]
     byte_count: Option<u64>,
+    /// Classes of the fast side, the fastest first, to be said of devices; stored in the pool
+    #[arg(long, value_name = "NAME,...")]
+    fast: Option<String>,
+    /// Classes of the bulk side, the fastest first
+    #[arg(long, value_name = "NAME,...")]
+    bulk: Option<String>,
     /// Files up to this length lie on fast devices, if there are enough of them; stored in the pool
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     small_files: Option<u64>,
@@ -122,7 +136,7 @@ pub(crate) struct MkfsCommand {
     #[command(flatten)]
     json: JsonOption,
     /// Block devices or image files
-    #[arg(required_unless_present = "features", value_name = "DEVICE[:fast|:bulk]")]
+    #[arg(required_unless_present = "features", value_name = "DEVICE[:fast|:bulk|:NAME]")]
     devices: Vec<PathBuf>,
 }
 
@@ -135,7 +149,7 @@ pub(crate) fn run(command: &MkfsCommand, quiet: bool) -> Result<ExitCode> {
     let mut options = options(command)?;
     let filling = command.rootdir.prepare(&mut options, command.small_files, !command.json.json)?;
     let mut images = NewImages::default();
-    let devices = open_all(command, filling.as_ref(), &mut images)?;
+    let devices = open_all(command, &options.classes, filling.as_ref(), &mut images)?;
     let (report, filled) = match &filling {
         Some(filling) => {
             let stop = Stop::on_signals()?;
@@ -220,10 +234,21 @@ fn options(command: &MkfsCommand) -> Result<MkfsOptions> {
         checksum: command.csum,
         features,
         root_owner: root_owner(),
+        classes: classes(command)?,
         force: command.force,
         discard: !command.nodiscard,
         ..MkfsOptions::new(fsid, seed, time_sec)
     })
+}
+
+/// Classes of devices that are listed.
+fn classes(command: &MkfsCommand) -> Result<DeviceClasses> {
+    let mut classes = DeviceClasses::default();
+    for (side, names) in [(PlacementClass::Fast, &command.fast), (PlacementClass::Bulk, &command.bulk)] {
+        let names: Vec<&str> = names.iter().flat_map(|names| names.split(',')).collect();
+        classes.list(side, &names).or_wrong_usage()?;
+    }
+    Ok(classes)
 }
 
 /// Root's directory is root's alone; an ordinary user makes a pool for himself, and could not write it otherwise.
@@ -252,15 +277,16 @@ impl Drop for NewImages {
 
 fn open_all(
     command: &MkfsCommand,
+    classes: &DeviceClasses,
     filling: Option<&Filling>,
     images: &mut NewImages,
 ) -> Result<Vec<NewDevice>> {
     let size = command.size.or(command.byte_count);
-    let named: Vec<(PathBuf, Option<PlacementClass>)> =
-        command.devices.iter().map(|word| split_class(word)).collect::<Result<_>>()?;
+    let named: Vec<(PathBuf, SaidClass)> =
+        command.devices.iter().map(|word| split_said(word, classes)).collect::<Result<_>>()?;
     let mut seen: Vec<PathBuf> = Vec::new();
     let mut devices = Vec::new();
-    for (path, class) in named {
+    for (path, SaidClass { side: class, name: class_name }) in named {
         filling.map_or(Ok(()), |filling| filling.refuse_image(&path))?;
         let is_new = (size.is_some() || filling.is_some()) && !path.exists() && !is_no_path(&path);
         let (device, is_fixed): (Arc<dyn WritableDevice>, bool) = if is_new {
@@ -289,7 +315,7 @@ fn open_all(
         };
         seen.push(fs::canonicalize(&path).unwrap_or(path));
         check_leases(&[Arc::clone(&device)], &LeaseOptions::default())?;
-        devices.push(NewDevice { class, resize_bytes, limit_bytes, ..NewDevice::new(device) });
+        devices.push(NewDevice { class, class_name, resize_bytes, limit_bytes, ..NewDevice::new(device) });
     }
     Ok(devices)
 }
@@ -359,10 +385,11 @@ fn print_report(out: &mut impl Write, report: &MkfsReport) -> Result<()> {
     writeln!(out, "Checksum:           {}", report.checksum)?;
     writeln!(out, "Number of devices:  {}", report.devices.len())?;
     writeln!(out, "Devices:")?;
-    writeln!(out, "   ID        SIZE  CLASS  PATH")?;
+    let widest = report.devices.iter().map(|device| device.class_name.len()).max().unwrap_or(0).max(5);
+    writeln!(out, "   ID        SIZE  {:<widest$}  PATH", "CLASS")?;
     for device in &report.devices {
-        let (class, length) = (device.class.to_string(), size(device.size_bytes));
-        writeln!(out, "  {:>3}  {length:>10}  {class:<5}  {}", device.devid, device.name)?;
+        let (class, length) = (&device.class_name, size(device.size_bytes));
+        writeln!(out, "  {:>3}  {length:>10}  {class:<widest$}  {}", device.devid, device.name)?;
     }
     for note in tier_warning::notes_of_new(report) {
         writeln!(out, "Note: {note}")?;
@@ -401,6 +428,7 @@ fn report_json(report: &MkfsReport) -> Value {
                 "path": device.name,
                 "bytes": device.size_bytes,
                 "class": device.class.to_string(),
+                "class_name": device.class_name,
                 "allocation_hint": device.hint.to_string(),
             })
         })

@@ -228,3 +228,77 @@ fn tiers_are_properties_of_files_and_of_the_pool() {
     assert_eq!(brindle_prints(["property", "get", text(&place), "small_files"]), "small_files=65536\n");
     pool.unmount();
 }
+
+/// The classes of four images in a directory, the fastest first, and what to say of each.
+const NAMES: [&str; 4] = ["nvme", "ssd", "disk", "smr"];
+
+/// Makes a pool of four classes; its devices.
+fn make_with_classes(directory: &Path, name: &str, more: &[&str]) -> Vec<String> {
+    let images = NAMES.map(|class| text(&directory.join(format!("{name}-{class}"))).to_owned());
+    // Not in the order of their ranks.
+    let words = [2, 0, 3, 1].map(|rank| format!("{}:{}", images[rank], NAMES[rank]));
+    let options =
+        ["-q", "mkfs", "--size", "512M", "-d", "single", "-m", "single", "--fast", "nvme,ssd", "--bulk"];
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    brindle_prints([&options[..], &["disk,smr"], more, &words].concat());
+    images.to_vec()
+}
+
+/// Asserts that each class has a marked file, and metadata is on the fastest.
+fn assert_sorted(images: &[String]) {
+    let images: Vec<&str> = images.iter().map(String::as_str).collect();
+    let report = brindle_prints([&["tier", "status", "--json"], &images[..]].concat());
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    for (class, name) in report["files"]["marked_by_class"].as_array().expect("a list").iter().zip(NAMES) {
+        assert_eq!((&class["class_name"], &class["wrong_bytes"]), (&name.into(), &0.into()), "{report}");
+    }
+    for device in report["devices"].as_array().expect("a list") {
+        let has_metadata = device["metadata_bytes"].as_u64() > Some(0);
+        assert_eq!(has_metadata, device["rank"] == 0, "{device}");
+        assert!(device["data_bytes"].as_u64() > Some(0), "a marked file lies on each: {device}");
+    }
+    brindle_prints([&["check", "--check-data-csum"], &images[..]].concat());
+}
+
+#[test]
+fn files_come_to_the_classes_of_their_marks_when_a_pool_is_filled_and_when_they_are_received() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let tree = directory.path().join("tree");
+    for name in NAMES {
+        let path = tree.join("all").join(name);
+        std::fs::create_dir_all(path.parent().expect("one")).expect("room");
+        std::fs::write(&path, vec![7; 3 << 20]).expect("room");
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(&path, "user.brindle.tier", name.as_bytes(), flags).expect("room");
+    }
+    let filled = make_with_classes(directory.path(), "filled", &["--rootdir", text(&tree), "-u", "ro:all"]);
+    let listed = brindle_prints(
+        [&["tier", "class", "list", "--json"], &filled.iter().map(String::as_str).collect::<Vec<_>>()[..]]
+            .concat(),
+    );
+    let listed: serde_json::Value = serde_json::from_str(&listed).expect("JSON");
+    for (rank, class) in listed["classes"].as_array().expect("a list").iter().enumerate() {
+        assert_eq!((&class["name"], &class["devids"]), (&NAMES[rank].into(), &serde_json::json!([rank + 1])));
+    }
+    assert_sorted(&filled);
+    let stream = directory.path().join("stream");
+    let words = [
+        vec!["-q", "send", "-f", text(&stream), "--path", "all"],
+        filled.iter().map(String::as_str).collect(),
+    ];
+    brindle_prints(words.concat());
+    let received = make_with_classes(directory.path(), "received", &[]);
+    let words = [vec!["receive", "-f", text(&stream)], received.iter().map(String::as_str).collect()];
+    brindle_prints(words.concat());
+    assert_sorted(&received);
+    // By its path and by its id.
+    let pair = format!("{}=ssd", filled[0]);
+    let words = ["tier", "class", "set", "--device", &pair, "--device", "1=nvme"];
+    let words = [&words[..], &filled.iter().map(String::as_str).collect::<Vec<_>>()].concat();
+    assert!(brindle_fails(2, words).contains("devid 1 is given a class twice"));
+    let words = ["mkfs", "-f", "--fast", "nvme,nvme", &filled[0]];
+    assert!(brindle_fails(2, words).contains("class nvme is listed twice"));
+    let unknown = format!("{}:tape", filled[0]);
+    let said = brindle_fails(2, ["mkfs", "-f", "--fast", "nvme", &unknown]);
+    assert!(said.contains("nor is it listed by --fast or --bulk"), "{said}");
+}

@@ -2,6 +2,7 @@
 
 use brindle_device::DeviceError;
 use brindle_ondisk::Profile;
+use brindle_policy::class::ClassesProblem;
 use brindle_policy::placement::NoSpace;
 use thiserror::Error;
 
@@ -51,6 +52,9 @@ pub enum MkfsError {
     /// A label that does not fit or can't be shown.
     #[error("label: {0}")]
     Label(&'static str),
+    /// Classes of devices that can't be.
+    #[error(transparent)]
+    Classes(#[from] ClassesProblem),
     /// The UUID that stands for none.
     #[error("the UUID must not be all zeros")]
     Uuid,

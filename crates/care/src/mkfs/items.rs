@@ -4,8 +4,8 @@ use super::MkfsOptions;
 use super::plan::{GENERATION, Plan, PlannedChunk, PlannedDevice, SECTORSIZE};
 use crate::bulk::{Addresses, TreeItem};
 use brindle_ondisk::item::{
-    BlockGroupItem, ChunkHeader, DevExtent, DevItem, DirEntryHeader, ExtentFlags, ExtentItemHeader, FileType,
-    FreeSpaceInfo, InodeFlags, InodeItem, RootItem, Timespec, TreeBlockInfo,
+    BlockGroupItem, ChunkHeader, DevExtent, DevItem, DeviceClassesHeader, DirEntryHeader, ExtentFlags,
+    ExtentItemHeader, FileType, FreeSpaceInfo, InodeFlags, InodeItem, RootItem, Timespec, TreeBlockInfo,
 };
 use brindle_ondisk::{Generation, Key, KeyType, ObjectId, RootId, name_hash, to_u64};
 use brindle_policy::placement::STRIP_BYTES;
@@ -66,9 +66,10 @@ pub(super) fn chunk_tree(plan: &Plan, options: &MkfsOptions) -> Vec<TreeItem> {
     plan.devices.iter().map(device).chain(plan.chunks.iter().map(chunk_item)).collect()
 }
 
-/// The pieces of devices that belong to chunks.
+/// The pieces of devices that belong to chunks, and classes of devices.
 pub(super) fn dev_tree(plan: &Plan) -> Vec<TreeItem> {
-    let mut content = Vec::new();
+    let mut content: Vec<TreeItem> =
+        plan.classes.encode().into_iter().map(|item| (DeviceClassesHeader::KEY, item)).collect();
     for chunk in &plan.chunks {
         for stripe in &chunk.stripes {
             let item = DevExtent {

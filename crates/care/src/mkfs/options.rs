@@ -4,6 +4,7 @@ use super::MkfsError;
 use bitflags::bitflags;
 use brindle_device::WritableDevice;
 use brindle_ondisk::{ChecksumType, CompatRo, Incompat, Profile, Uuid};
+use brindle_policy::class::DeviceClasses;
 use brindle_policy::placement::PlacementClass;
 use std::sync::Arc;
 
@@ -14,6 +15,8 @@ pub struct NewDevice {
     pub device: Arc<dyn WritableDevice>,
     /// Class given by the owner; that reported by the host if `None`.
     pub class: Option<PlacementClass>,
+    /// Name of its class, one of [`MkfsOptions::classes`], which also tells its side; `None` for none of its own.
+    pub class_name: Option<String>,
     /// The size to give it, in bytes, if it is an image; as it is if `None`.
     pub resize_bytes: Option<u64>,
     /// Upper bound on the bytes of it that the pool uses; all if `None`.
@@ -23,7 +26,7 @@ pub struct NewDevice {
 impl NewDevice {
     /// A device as it is.
     pub fn new(device: Arc<dyn WritableDevice>) -> Self {
-        Self { device, class: None, resize_bytes: None, limit_bytes: None }
+        Self { device, class: None, class_name: None, resize_bytes: None, limit_bytes: None }
     }
 
     /// The size that it will have, in bytes.
@@ -57,6 +60,8 @@ pub struct MkfsOptions {
     pub features: Features,
     /// Owner of the root directory: user and group.
     pub root_owner: (u32, u32),
+    /// Classes within the fast and the bulk side.
+    pub classes: DeviceClasses,
     /// Overwrite a known format found on the device.
     pub force: bool,
     /// Give back the space of the devices first.
@@ -88,6 +93,7 @@ impl MkfsOptions {
             checksum: ChecksumType::Crc32c,
             features: Features::default(),
             root_owner: (0, 0),
+            classes: DeviceClasses::default(),
             force: false,
             discard: true,
             contents: None,

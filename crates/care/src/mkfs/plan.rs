@@ -7,6 +7,7 @@ use brindle_ondisk::{
     BlockGroupType, ChecksumType, DevId, Generation, Logical, NodeHeader, Physical, Profile,
     SUPERBLOCK_OFFSETS, SYS_CHUNK_ARRAY_SIZE, Uuid,
 };
+use brindle_policy::class::{ClassesProblem, DeviceClasses};
 use brindle_policy::placement::{
     AllocationHint, ChunkRequest, DeviceSummary, NoSpace, PlacementClass, PlacementMode, Ranks, STRIP_BYTES,
     place_chunk,
@@ -45,6 +46,8 @@ pub(super) struct Plan {
     pub(super) metadata_profile: Profile,
     /// Devices by devid, which counts from 1.
     pub(super) devices: Vec<PlannedDevice>,
+    /// Classes of the devices.
+    pub(super) classes: DeviceClasses,
     /// Chunks by logical address.
     pub(super) chunks: Vec<PlannedChunk>,
     /// Room that they are to have, if that is known.
@@ -60,6 +63,8 @@ pub(super) struct PlannedDevice {
     pub(super) given: usize,
     pub(super) class: PlacementClass,
     pub(super) hint: AllocationHint,
+    /// Rank of its class; 0 where no classes are listed.
+    rank: u8,
     /// Bytes that the pool uses: whole sectors.
     pub(super) total_bytes: u64,
     /// Bytes of it that belong to chunks.
@@ -86,13 +91,15 @@ impl Plan {
         let (data_profile, metadata_profile) = profiles(given.len(), options)?;
         let nodesize = nodesize(options)?;
         let sizes: Vec<u64> = given.iter().map(NewDevice::size_bytes).collect();
+        let (devices, classes) = devices(given, options)?;
         let mut plan = Self {
             nodesize,
             chunk_tree_uuid: derive_uuid(&options.seed, "chunk tree", 0),
             subvolume_uuid: derive_uuid(&options.seed, "top-level subvolume", 0),
             data_profile,
             metadata_profile,
-            devices: number_devices(given, &options.seed),
+            devices,
+            classes,
             chunks: Vec::new(),
             contents: options.contents,
         };
@@ -261,7 +268,7 @@ impl PlannedDevice {
             devid: self.devid,
             class: self.class,
             hint: self.hint,
-            rank: 0,
+            rank: self.rank,
             max_available_bytes: lengths().max().unwrap_or(0),
             total_available_bytes: lengths().sum(),
         }
@@ -354,35 +361,58 @@ fn nodesize(options: &MkfsOptions) -> Result<u32, MkfsError> {
     Ok(nodesize)
 }
 
-/// Gives fast devices the lowest devids, else keeps the order in which they were given. Hints are stored if the
-/// owner has said a class of any device, else the pool is as stock tools make it.
-fn number_devices(given: &[NewDevice], seed: &[u8; 16]) -> Vec<PlannedDevice> {
-    let class = |new: &NewDevice| {
-        new.class.unwrap_or(match new.device.class() {
-            DeviceClass::Solid => PlacementClass::Fast,
-            DeviceClass::Rotating | DeviceClass::Unknown => PlacementClass::Bulk,
-        })
-    };
-    let has_hints = given.iter().any(|new| new.class.is_some());
+/// The devices with their ids, and their classes. Fast devices get the lowest devids, those of the fastest class first; else the
+/// order in which they were given is kept. Hints are stored if the owner has said a class of any device, else the pool is as stock tools
+/// make it.
+fn devices(
+    given: &[NewDevice],
+    options: &MkfsOptions,
+) -> Result<(Vec<PlannedDevice>, DeviceClasses), ClassesProblem> {
+    let sides: Vec<(PlacementClass, u8)> =
+        given.iter().map(|new| side_and_rank(new, &options.classes)).collect::<Result<_, _>>()?;
+    let has_hints = given.iter().any(|new| new.class.is_some() || new.class_name.is_some());
     let mut order: Vec<usize> = (0..given.len()).collect();
-    order.sort_by_key(|index| class(&given[*index]) != PlacementClass::Fast);
+    order.sort_by_key(|index| (sides[*index].0 != PlacementClass::Fast, sides[*index].1));
     let device = |(number, given_index): (u64, usize)| {
         let size_bytes = given[given_index].size_bytes();
         let total_bytes = size_bytes - size_bytes % u64::from(SECTORSIZE);
-        let class = class(&given[given_index]);
+        let (class, rank) = sides[given_index];
         let is_hinted = has_hints && class == PlacementClass::Fast;
         PlannedDevice {
             devid: DevId::new(number),
-            uuid: derive_uuid(seed, "device", number),
+            uuid: derive_uuid(&options.seed, "device", number),
             given: given_index,
             class,
             hint: if is_hinted { AllocationHint::MetadataPreferred } else { AllocationHint::default() },
+            rank,
             total_bytes,
             used_bytes: 0,
             free: free_ranges(total_bytes),
         }
     };
-    (1..).zip(order).map(device).collect()
+    let devices: Vec<PlannedDevice> = (1..).zip(order).map(device).collect();
+    let mut classes = options.classes.clone();
+    for device in &devices {
+        if let Some(name) = &given[device.given].class_name {
+            classes.assign(device.uuid, name)?;
+        }
+    }
+    Ok((devices, classes))
+}
+
+/// Side of a device: as its owner says, else as its host does. Rank of its class: that next to the border, if it has none of its own.
+fn side_and_rank(new: &NewDevice, classes: &DeviceClasses) -> Result<(PlacementClass, u8), ClassesProblem> {
+    if let Some(name) = &new.class_name {
+        let tier = classes.named(name.as_bytes()).filter(|tier| tier.rank.is_some());
+        let tier = tier.ok_or_else(|| ClassesProblem::Unknown(name.clone()))?;
+        return Ok((tier.side, tier.rank.unwrap_or(0)));
+    }
+    let side = new.class.unwrap_or(match new.device.class() {
+        DeviceClass::Solid => PlacementClass::Fast,
+        DeviceClass::Rotating | DeviceClass::Unknown => PlacementClass::Bulk,
+    });
+    let rank = if classes.is_empty() { 0 } else { classes.rank(&Uuid([0; 16]), side) };
+    Ok((side, rank))
 }
 
 /// A UUID of its own for everything that needs one, from one seed (version 8, RFC 9562).

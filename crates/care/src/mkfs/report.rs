@@ -58,8 +58,10 @@ pub struct PoolMember {
     pub name: String,
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// Class that it was given.
+    /// Side that it is on.
     pub class: PlacementClass,
+    /// Name of its class; that of the side if it has none.
+    pub class_name: String,
     /// Hint that the pool stores.
     pub hint: AllocationHint,
 }
@@ -77,6 +79,7 @@ impl MkfsReport {
             name: given[device.given].device.name().to_owned(),
             size_bytes: device.total_bytes,
             class: device.class,
+            class_name: given[device.given].class_name.clone().unwrap_or_else(|| device.class.to_string()),
             hint: device.hint,
         };
         let block_group = |chunk: &PlannedChunk| NewBlockGroup {

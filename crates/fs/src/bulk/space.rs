@@ -2,7 +2,7 @@
 
 use crate::error::FsError;
 use brindle_ondisk::Logical;
-use brindle_policy::placement::{DataTier, PlacementClass};
+use brindle_policy::placement::DataTier;
 use brindle_tree::{Pool, ReservedExtent, TreeError};
 
 /// Bytes that are reserved at a time.
@@ -12,7 +12,7 @@ const WINDOW_BYTES: u64 = 64 << 20;
 #[derive(Debug)]
 pub(super) struct DataSpace<'p> {
     pool: &'p Pool,
-    tier: PlacementClass,
+    tier: DataTier,
     sector: u64,
     window: Option<ReservedExtent<'p>>,
     /// Approximate upper bound on the further data, in bytes.
@@ -30,9 +30,13 @@ pub(super) struct Place {
 }
 
 impl<'p> DataSpace<'p> {
-    pub(super) fn new(pool: &'p Pool, tier: PlacementClass, expected: u64) -> Self {
+    pub(super) fn new(pool: &'p Pool, tier: DataTier, expected: u64) -> Self {
         let sector = pool.volume().tree_context().sectorsize.into();
         Self { pool, tier, sector, window: None, expected, hint: None }
+    }
+
+    pub(super) fn tier(&self) -> DataTier {
+        self.tier
     }
 
     /// A place for `min` to `max` bytes, as large as there is.
@@ -62,7 +66,7 @@ impl<'p> DataSpace<'p> {
 
     fn reserve_exactly(&self, min: u64, max: u64) -> Result<ReservedExtent<'p>, TreeError> {
         self.pool.reserve_data(max)?;
-        match self.pool.reserve_extent_on(DataTier::from(self.tier).into(), min, max, self.hint) {
+        match self.pool.reserve_extent_on(self.tier.into(), min, max, self.hint) {
             Ok(extent) => {
                 self.pool.release_data(max - extent.length);
                 Ok(extent)

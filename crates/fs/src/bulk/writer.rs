@@ -21,7 +21,7 @@ use brindle_ondisk::item::{
     Compression, ExtentDataRef, FileExtentHeader, FileExtentRef, FileExtentType, InodeFlags, InodeItem,
 };
 use brindle_ondisk::{Incompat, Key, KeyType, Logical, ObjectId, RootId, to_u64, to_usize};
-use brindle_policy::placement::PlacementClass;
+use brindle_policy::placement::{DataTier, PlacementClass};
 use brindle_policy::tier::files::{SMALL_FILES, limit_of};
 use brindle_tree::{ChecksumTree, DataRange, Need, Roots, Tree, TreeError};
 use std::ops::Range;
@@ -42,7 +42,7 @@ const STEP_ITEMS: usize = 8;
 struct OpenFile {
     number: ObjectId,
     size: u64,
-    tier: PlacementClass,
+    tier: DataTier,
     has_checksums: bool,
     nbytes: u64,
     /// Range of the waiting inode item in the queue, if it has not entered the tree yet.
@@ -81,11 +81,12 @@ pub struct BulkWriter<'f> {
     checksums: Vec<(Logical, Vec<u8>)>,
     /// The address behind the last run.
     checksums_end: Option<Logical>,
-    space: DataSpace<'f>,
-    /// For small files and what is marked, in a pool with fast devices.
-    fast_space: Option<DataSpace<'f>>,
+    /// Of each tier that there was data for.
+    spaces: Vec<DataSpace<'f>>,
+    /// Approximate upper bound on the data of a tier, in bytes.
+    data_bytes: u64,
     /// Tier of the last data.
-    tier: PlacementClass,
+    tier: DataTier,
     stream: Stream<'f>,
 }
 
@@ -110,9 +111,9 @@ impl<'f> BulkWriter<'f> {
             references: Vec::new(),
             checksums: Vec::new(),
             checksums_end: None,
-            space: DataSpace::new(pool, PlacementClass::Bulk, data_bytes),
-            fast_space: pool.has_tiers().then(|| DataSpace::new(pool, PlacementClass::Fast, data_bytes)),
-            tier: PlacementClass::Bulk,
+            spaces: Vec::new(),
+            data_bytes,
+            tier: PlacementClass::Bulk.into(),
             stream: Stream::new(pool, scope),
         })
     }
@@ -189,13 +190,14 @@ impl<'f> BulkWriter<'f> {
     pub fn begin_file(&mut self, inode: &BulkInode, xattrs: &[Xattr]) -> Result<(), FsError> {
         let item = self.begin(inode, inode.size, 0, xattrs)?;
         let mark = xattrs.iter().find(|xattr| xattr.name == TIER);
-        let mark = mark.and_then(|xattr| self.parts.core.pool().tier_named(&xattr.value));
+        let pool = self.parts.core.pool();
+        let mark = mark.and_then(|xattr| pool.tier_named(&xattr.value));
         let own = xattrs.iter().find(|xattr| xattr.name == SMALL_FILES);
         let limit = own.and_then(|xattr| limit_of(&xattr.value));
         let limit = limit.unwrap_or_else(|| self.parts.tiers.small_file_bytes());
         let wish = TierWish { mark, size: inode.size, limit };
         self.file = Some(OpenFile {
-            tier: wish.tier(0, 0).side,
+            tier: if pool.has_tiers() { wish.tier(0, 0) } else { DataTier::default() },
             number: inode.number,
             size: inode.size,
             has_checksums: !inode.flags.contains(InodeFlags::NODATASUM),
@@ -241,12 +243,13 @@ impl<'f> BulkWriter<'f> {
 
     /// A place in the file's tier; one that goes on where the last one ended is told from others.
     fn take_space(&mut self, min: u64, max: u64) -> Result<DataPlace, FsError> {
-        let wanted = self.file.as_ref().map_or(PlacementClass::Bulk, |file| file.tier);
-        let (tier, space) = match (wanted, &mut self.fast_space) {
-            (PlacementClass::Fast, Some(space)) => (PlacementClass::Fast, space),
-            _ => (PlacementClass::Bulk, &mut self.space),
-        };
-        let place = space.take(min, max)?;
+        let tier = self.file.as_ref().map_or(PlacementClass::Bulk.into(), |file| file.tier);
+        let known = self.spaces.iter().position(|space| space.tier() == tier);
+        let index = known.unwrap_or_else(|| {
+            self.spaces.push(DataSpace::new(self.parts.core.pool(), tier, self.data_bytes));
+            self.spaces.len() - 1
+        });
+        let place = self.spaces[index].take(min, max)?;
         let is_fresh = place.is_fresh || tier != self.tier;
         self.tier = tier;
         Ok(DataPlace { is_fresh, ..place })

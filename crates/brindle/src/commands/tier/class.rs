@@ -3,7 +3,7 @@
 use super::facts::{ClassOptions, Facts, Source, find_device};
 use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::open_writable;
-use crate::commands::usage::OrWrongUsage;
+use crate::commands::usage::{OrWrongUsage, wrong_usage};
 use crate::format::{Align, write_table};
 use crate::options::JsonOption;
 use crate::output;
@@ -189,6 +189,11 @@ fn changed(mut classes: DeviceClasses, command: &SetCommand, facts: &Facts) -> R
     let devices =
         command.device.iter().map(|(name, class)| Ok((find_device(&facts.members, Path::new(name))?, class)));
     let devices = devices.collect::<Result<Vec<_>>>()?;
+    for (index, (device, _)) in devices.iter().enumerate() {
+        if devices[..index].iter().any(|(before, _)| before.devid == device.devid) {
+            return wrong_usage(format!("devid {} is given a class twice", device.devid));
+        }
+    }
     // A class that is left by all its devices may go with the same command, and a new one be had.
     for (device, _) in &devices {
         classes.assign(device.uuid, &PlacementClass::Fast.to_string())?;
