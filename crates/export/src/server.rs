@@ -19,6 +19,8 @@ pub const CONNECTIONS_MAX: usize = 32;
 const BUDGET_BYTES: usize = 256 << 20;
 /// Longest handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(30);
+/// Longest wait for a connection that is closed in mid-handshake.
+const LEAVE_LIMIT: Duration = Duration::from_secs(1);
 /// Longest pause of a client in mid-request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 /// Longest wait for a client to take an answer.
@@ -49,8 +51,16 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Connections {
-    streams: Vec<Arc<Stream>>,
+    open: Vec<Open>,
     is_over: bool,
+}
+
+/// A connection.
+#[derive(Debug)]
+struct Open {
+    stream: Arc<Stream>,
+    /// True once the handshake is done, with TLS and a certificate where that is asked for.
+    is_ready: bool,
 }
 
 impl Server {
@@ -87,7 +97,7 @@ impl Server {
 
     /// Number of connections.
     pub fn connections(&self) -> usize {
-        self.shared.connections().streams.len()
+        self.shared.connections().open.len()
     }
 
     /// Takes no more connections and requests, answers those that are under way, and makes durable what was written.
@@ -107,12 +117,12 @@ impl Server {
         }
         let mut connections = self.shared.connections();
         connections.is_over = true;
-        connections.streams.iter().for_each(|stream| stream.shutdown(Shutdown::Read));
-        let is_served = |connections: &mut Connections| !connections.streams.is_empty();
+        connections.open.iter().for_each(|open| open.stream.shutdown(Shutdown::Read));
+        let is_served = |connections: &mut Connections| !connections.open.is_empty();
         let waited = self.shared.left.wait_timeout_while(connections, END_LIMIT, is_served);
         let connections = waited.unwrap_or_else(PoisonError::into_inner).0;
         // A client that goes on sending over TCP is not heard any more, and is told so.
-        connections.streams.iter().for_each(|stream| stream.shutdown(Shutdown::Both));
+        connections.open.iter().for_each(|open| open.stream.shutdown(Shutdown::Both));
         drop(self.shared.left.wait_while(connections, is_served).unwrap_or_else(PoisonError::into_inner));
     }
 }
@@ -129,7 +139,7 @@ struct Counted<'s>(&'s Shared, &'s Arc<Stream>);
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.1.shutdown(Shutdown::Both);
-        self.0.connections().streams.retain(|stream| !Arc::ptr_eq(stream, self.1));
+        self.0.connections().open.retain(|open| !Arc::ptr_eq(&open.stream, self.1));
         self.0.left.notify_all();
     }
 }
@@ -158,16 +168,33 @@ impl Shared {
         }
     }
 
+    /// The connections; if they are as many as may be, the oldest one in mid-handshake is closed first. So clients that never come to
+    /// an end of it, and need no certificate for that, keep no other client out.
+    fn with_room(&self) -> MutexGuard<'_, Connections> {
+        let connections = self.connections();
+        if connections.open.len() < CONNECTIONS_MAX {
+            return connections;
+        }
+        let Some(oldest) = connections.open.iter().find(|open| !open.is_ready) else { return connections };
+        tracing::warn!(
+            "{CONNECTIONS_MAX} connections are open: one in mid-handshake is closed for another one"
+        );
+        oldest.stream.shutdown(Shutdown::Both);
+        let is_full = |connections: &mut Connections| connections.open.len() >= CONNECTIONS_MAX;
+        let waited = self.left.wait_timeout_while(connections, LEAVE_LIMIT, is_full);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
     /// Gives a connection its first thread.
     fn admit(self: &Arc<Self>, stream: Stream) -> io::Result<()> {
         let stream = Arc::new(stream);
         {
-            let mut connections = self.connections();
-            if connections.is_over || connections.streams.len() >= CONNECTIONS_MAX {
+            let mut connections = self.with_room();
+            if connections.is_over || connections.open.len() >= CONNECTIONS_MAX {
                 tracing::warn!("{CONNECTIONS_MAX} connections are open: another one is refused");
                 return Ok(());
             }
-            connections.streams.push(Arc::clone(&stream));
+            connections.open.push(Open { stream: Arc::clone(&stream), is_ready: false });
         }
         let (shared, own) = (Arc::clone(self), Arc::clone(&stream));
         let serve = move || {
@@ -184,6 +211,10 @@ impl Shared {
         stream.set_write_timeout(ANSWER_LIMIT)?;
         let deadline = Instant::now() + self.handshake_limit;
         let Some(mode) = negotiate(stream, &self.export, &self.encryption, deadline)? else { return Ok(()) };
+        let is_own = |open: &&mut Open| Arc::ptr_eq(&open.stream, stream);
+        if let Some(own) = self.connections().open.iter_mut().find(is_own) {
+            own.is_ready = true;
+        }
         stream.set_read_timeout(REQUEST_LIMIT)?;
         let (export, budget) = (Arc::clone(&self.export), Arc::clone(&self.budget));
         Arc::new(Connection::new(Arc::clone(stream), export, budget, mode)).serve();

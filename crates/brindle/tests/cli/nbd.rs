@@ -4,6 +4,7 @@ use super::mount::{can_mount, unmount};
 use super::support::{brindle, brindle_fails, brindle_prints, brindle_succeeds, text};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -191,6 +192,12 @@ fn pool_on_exports_survives_servers_that_are_killed() {
     is_whole(&place);
     unmount(&place);
     let words = [0, 1, 2].map(|index| pool.word(index));
+    for shown in [&words[..], &words[..1]] {
+        let said = brindle_prints(
+            [&["filesystem", "show"], &shown.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat(),
+        );
+        assert!(said.contains("Total devices 3") && said.contains(&words[0]), "{said}");
+    }
     brindle_succeeds(["check", "--check-data-csum", &words[0], &words[1], &words[2]]);
     // The images themselves are those of the pool.
     pool.servers.clear();
@@ -275,4 +282,18 @@ fn wrong_words_of_nbd_are_refused_with_the_reason() {
     assert!(said.contains("the server has the export read-only"), "{said}");
     let said = brindle_fails(1, ["mkfs", "--size", "1G", &server.uri]);
     assert!(said.contains("--size is for image files"), "{said}");
+}
+
+#[test]
+fn clients_that_never_end_their_handshake_keep_no_other_out() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let (disk, socket) = (directory.path().join("disk"), directory.path().join("socket"));
+    brindle_succeeds(["mkfs", "-q", "--size", "256M", text(&disk)]);
+    let server = Exported::at(&socket, &["--read-only", text(&disk)]);
+    // More than there is room for.
+    let silent: Vec<UnixStream> =
+        (0..40).map(|_| UnixStream::connect(&socket).expect("the server listens")).collect();
+    brindle_succeeds(["check", &server.uri]);
+    drop(silent);
+    server.end();
 }

@@ -11,7 +11,7 @@ use crate::output;
 use anyhow::{Error, Result, anyhow, bail};
 use brindle_admin::health::{FoundPool, btrfs_devices, on_block_devices, on_devices, on_mounts};
 use brindle_admin::{AdminError, Mounted, Reach, Uuid};
-use brindle_cache::open_device;
+use brindle_cache::{is_no_path, open_device};
 use brindle_care::device::LeaseFound;
 use brindle_fs::AllocationHint;
 use brindle_ondisk::{Item, Node, NodeExpectation, Superblock};
@@ -75,7 +75,7 @@ pub(crate) struct ShowCommand {
 pub(crate) fn run(command: &ShowCommand) -> Result<ExitCode> {
     let shown = match command.places.as_slice() {
         [] => find(!command.all_devices, !command.mounted)?,
-        [name] if !name.exists() => by_name(name)?,
+        [name] if !name.exists() && !is_no_path(name) => by_name(name)?,
         [device] if is_block_device(device) => vec![of_block_device(device)?],
         places => vec![Shown::of_places(places)?],
     };
