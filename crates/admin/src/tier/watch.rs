@@ -109,19 +109,17 @@ impl Guard<'_> {
         let fullness = |content| sysfs::fullness(&self.fsid, content).unwrap_or_default();
         let (metadata, data) = (fullness("metadata"), fullness("data"));
         let stands = self.fences.is_closed();
+        let is_due = self.seen != Some(metadata.total_bytes) || self.retry.is_due(Instant::now());
         match (stands, is_fence_due(metadata, data, self.options.marks, stands)) {
-            (false, true) => self.close(metadata)?,
+            // What lies wrong moves first: the fence may stand for long.
+            (false, true) if !is_due => self.close(metadata)?,
             (true, false) => {
                 self.fences.open()?;
                 tracing::info!("fence down: {} bytes of metadata chunks", metadata.total_bytes);
             }
             _ => {}
         }
-        if self.fences.is_closed() {
-            return Ok(());
-        }
-        let is_due = self.seen != Some(metadata.total_bytes) || self.retry.is_due(Instant::now());
-        if is_due { self.put_right(metadata) } else { Ok(()) }
+        if is_due && !self.fences.is_closed() { self.put_right(metadata) } else { Ok(()) }
     }
 
     /// Puts the fence up, if that can do any good.

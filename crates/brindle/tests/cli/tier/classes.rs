@@ -5,6 +5,7 @@ use crate::mount::unmount;
 use crate::support::{brindle_fails, brindle_prints, text};
 use serde_json::Value;
 use std::path::Path;
+use std::process::Child;
 
 const SINGLE: [&str; 4] = ["-m", "single", "-d", "single"];
 /// Classes of the loop devices, two of which rotate.
@@ -159,4 +160,71 @@ fn marks_that_name_classes_are_followed_on_a_mount_of_brindle_and_read_by_the_ke
     brindle_prints([&["-q", "tier", "class", "set", "--discard"], &loops(&pool)[..]].concat());
     let listed = json(&[&["tier", "class", "list", "--json"], &loops(&pool)[..]].concat());
     assert_eq!((&listed["listed"], listed["classes"].as_array().map(Vec::len)), (&false.into(), Some(2)));
+}
+
+/// Ends a watch, which is to end well.
+fn end(watch: Child) {
+    run("kill", &["-TERM", &watch.id().to_string()]);
+    let output = watch.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_watch_keeps_growing_metadata_of_a_kernel_on_the_fastest_class() {
+    if !can_mount() {
+        return;
+    }
+    let mut pool = TierPool::made(4, &SINGLE);
+    pool.fill();
+    pool.unmount();
+    set_classes(&pool);
+    pool.mount();
+    let sizes = pool.sizes();
+    let watch =
+        pool.tier_starts(&["watch", "-v", "--interval", "1", "--low-water", "120M", "--data-reserve", "16M"]);
+    pool.wait_until("metadata is on the fastest class", |status| ranks_with(status, "metadata_bytes") == [0]);
+    pool.grow_metadata("until it is near the mark", 9500);
+    pool.wait_until("the pool is fenced", |status| status["fenced"] == true);
+    pool.grow_metadata("beyond the chunk", 9000);
+    pool.wait_until("there is another metadata chunk, and no fence", |status| {
+        let is_grown = |kind: &Value| kind["content"] == "metadata" && kind["chunks"].as_u64() > Some(1);
+        status["kinds"].as_array().expect("a list").iter().any(is_grown) && status["fenced"] == false
+    });
+    let status = pool.json("status");
+    assert_eq!(ranks_with(&status, "metadata_bytes"), [0], "{status}");
+    end(watch);
+    assert_eq!(pool.sizes(), sizes);
+    pool.check();
+}
+
+#[test]
+fn a_watch_on_a_mount_of_brindle_follows_marks_and_classes_that_change() {
+    if !can_mount() || !Path::new("/dev/fuse").exists() {
+        return;
+    }
+    let mut pool = TierPool::made(4, &SINGLE);
+    pool.unmount();
+    set_classes(&pool);
+    let at = pool.at();
+    brindle_prints([&["-q", "mount"], &loops(&pool)[..], &[text(&at)]].concat());
+    std::fs::write(at.join("file"), vec![9; 3 << 20]).expect("room");
+    run("sync", &["-f", text(&at)]);
+    brindle_prints(["property", "set", text(&at.join("file")), "tier", "smr"]);
+    let wrong = |status: &Value| status["files"]["marked_by_class"][3]["wrong_bytes"].as_u64();
+    assert_eq!(wrong(&json(&["tier", "status", "--json", text(&at)])), Some(3 << 20));
+    let watch = pool.tier_starts(&["watch", "-v", "--interval", "1"]);
+    pool.wait_until("the file is in the class of its mark", |status| wrong(status) == Some(0));
+    // Another device is the fastest.
+    brindle_prints(["tier", "class", "set", "--device", "3=ssd", "--device", "4=nvme", text(&at)]);
+    pool.wait_until("metadata follows", |status| {
+        let devices = status["devices"].as_array().expect("a list");
+        let fourth = devices.iter().find(|device| device["devid"] == 4).expect("four devices");
+        ranks_with(status, "metadata_bytes") == [0] && fourth["metadata_bytes"].as_u64() > Some(0)
+    });
+    end(watch);
+    assert!(std::fs::read(at.join("file")).expect("readable") == vec![9; 3 << 20]);
+    unmount(&at);
+    run("btrfs", &["check", "--check-data-csum", loops(&pool)[0]]);
+    pool.mount();
+    pool.check();
 }
