@@ -386,6 +386,39 @@ fn suites_run_on_any_directory_and_leave_it_as_it_was() {
     assert!(said.contains("no modelled disk is mounted there"), "{said}");
 }
 
+/// Number of processes with a word in their command lines.
+fn processes_of(word: &str) -> usize {
+    let entries = fs::read_dir("/proc").expect("Linux").filter_map(Result::ok);
+    let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).contains(word)).count()
+}
+
+#[test]
+fn database_of_a_run_that_is_killed_ends_with_it() {
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    // The server has a user of its own.
+    fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("ours");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
+    let words = ["lab", "run", "pgbench", "--count", "10000000", "--jobs", "2", "--size", "16M"];
+    let mut run = command.args(words).arg(scratch.path()).stderr(Stdio::piped()).spawn().expect("ours");
+    let socket = format!("@brindle-lab-{}-0", run.id());
+    let begin = Instant::now();
+    while processes_of(&socket) < 2 {
+        if run.try_wait().expect("our child").is_some() {
+            let said = run.wait_with_output().expect("our child").stderr;
+            let said = String::from_utf8_lossy(&said);
+            // It is no package of the tests; `make programs` has it.
+            assert!(said.contains("the suite pgbench needs"), "{said}");
+            return;
+        }
+        assert!(begin.elapsed() < PATIENCE, "neither a server nor its client");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    run.kill().expect("ours");
+    run.wait().expect("our child");
+    wait_until("the end of the server", || processes_of(&socket) == 0);
+}
+
 #[test]
 fn all_73_cases_are_told_and_those_slower_than_a_reference_are_poor() {
     let scratch = tempfile::tempdir().expect("temporary directory");
