@@ -63,7 +63,7 @@ programs: packages build ## Real programs on writable mounts, in several setting
 	@BRINDLE=target/release/brindle contrib/fstab.sh
 	@BRINDLE=target/release/brindle contrib/units.sh
 
-ceph: packages build ## Ceph above brindle and below it, killed and hung (root, about fifteen minutes)
+ceph: packages build ## Ceph above brindle and below it, killed, cut and hung (root, about twenty minutes)
 	@contrib/packages.sh $(CEPH_PACKAGES)
 	@BRINDLE=target/release/brindle contrib/ceph.py
 
