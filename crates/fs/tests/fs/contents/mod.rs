@@ -1,6 +1,7 @@
 //! Contents that are written, against plain arrays of bytes.
 
 mod bench;
+mod failing;
 mod fetched;
 mod fragmented;
 mod logged;
