@@ -2,7 +2,8 @@
 //!
 //! The walk: [`receive`] reads commands, one after the other ([`brindle_stream`]). The first makes a subvolume, empty or a snapshot of
 //! one that is there (`known.rs` finds it by UUID); each further one is an operation of [`Filesystem`] on it (`names.rs`, `contents.rs`).
-//! Paths are resolved from the root of the subvolume, and never leave it (`path.rs`). The end makes all durable, the subvolume
+//! Paths are resolved from the root of the subvolume, and never leave it (`path.rs`). A thread beside writes contents back meanwhile
+//! (`flusher.rs`). The end makes all durable, the subvolume
 //! read-only and known by its UUID, in one transaction ([`Filesystem::finish_received`]).
 //!
 //! **Promise.** A subvolume that is marked as received is whole: every command of its stream was carried out, and the end was seen. After
@@ -13,6 +14,7 @@
 
 mod contents;
 mod error;
+mod flusher;
 mod known;
 mod names;
 mod path;
@@ -23,8 +25,10 @@ pub use error::{CommandError, ReceiveError, ReceiveFailure, ReceiveProblem};
 use crate::job::Control;
 use brindle_fs::{Filesystem, InodeId, RootId};
 use brindle_stream::{Command, Placed, StreamError, StreamReader};
+use flusher::Flusher;
 use known::Known;
 use std::io::Read;
+use std::thread;
 use subvolume::Incoming;
 
 /// Options of receiving.
@@ -78,21 +82,27 @@ pub fn receive(
     options: &ReceiveOptions,
     observer: ReceiveObserver<'_>,
 ) -> Result<u64, ReceiveError> {
-    let known = Known::default();
-    let mut receiver = Receiver { filesystem, directory, options, observer, known, failures: 0, received: 0 };
-    let outside = |error: StreamError| ReceiveError { failure: error.into(), incomplete: None };
     let mut reader = StreamReader::new(source).map_err(outside)?;
-    loop {
-        receiver.stream(&mut reader)?;
-        if options.one_stream {
-            break;
+    thread::scope(|threads| {
+        let (known, flusher) = (Known::default(), Flusher::start(threads, filesystem));
+        let mut receiver =
+            Receiver { filesystem, directory, options, observer, known, flusher, failures: 0, received: 0 };
+        loop {
+            receiver.stream(&mut reader)?;
+            if options.one_stream {
+                break;
+            }
+            match reader.next_stream().map_err(outside)? {
+                Some(next) => reader = next,
+                None => break,
+            }
         }
-        match reader.next_stream().map_err(outside)? {
-            Some(next) => reader = next,
-            None => break,
-        }
-    }
-    Ok(receiver.received)
+        Ok(receiver.received)
+    })
+}
+
+fn outside(error: StreamError) -> ReceiveError {
+    ReceiveError { failure: error.into(), incomplete: None }
 }
 
 /// State of receiving.
@@ -102,6 +112,7 @@ struct Receiver<'r> {
     options: &'r ReceiveOptions,
     observer: ReceiveObserver<'r>,
     known: Known,
+    flusher: Flusher,
     failures: u64,
     received: u64,
 }
@@ -143,7 +154,7 @@ impl<'r> Receiver<'r> {
                 (Ok(()), Some(incoming)) if begins => {
                     self.tell(&ReceiveEvent::Begun(&incoming.received()))?;
                 }
-                (Ok(()), _) => {}
+                (Ok(()), _) => self.flusher.call(),
             }
         }
     }

@@ -7,6 +7,7 @@ use crate::core::inodes::Inode;
 use crate::error::FsError;
 use crate::pages::state::{Memory, WritingPiece};
 use crate::write_options::{Host, WriteOptions};
+use brindle_ondisk::RootId;
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
 use brindle_tree::QuotaClaim;
 use std::collections::BTreeMap;
@@ -29,12 +30,20 @@ pub(crate) struct DataContext {
     queue: Mutex<Queue>,
     /// Held by the thread that writes back for all.
     pub(crate) flusher: Mutex<()>,
-    /// Contents were lost, and no sync of everything has said so yet.
-    loss: Mutex<Option<Loss>>,
+    losses: Mutex<Losses>,
 }
 
 /// Contents that were lost, and why.
 type Loss = (InodeId, Arc<FsError>);
+
+/// Contents that were lost since the filesystem was opened.
+#[derive(Debug, Default)]
+struct Losses {
+    /// The first of which no sync of everything has told yet.
+    untold: Option<Loss>,
+    /// The first of each subvolume.
+    first: BTreeMap<RootId, Loss>,
+}
 
 /// Files with dirty data, the one that has had some for the longest time first.
 #[derive(Debug, Default)]
@@ -59,6 +68,14 @@ impl Ranked for Queue {
     const RANK: Rank = Rank::DirtyFiles;
 }
 
+impl Ranked for Losses {
+    const RANK: Rank = Rank::LostContents;
+}
+
+fn told(loss: Option<Loss>) -> Result<(), FsError> {
+    loss.map_or(Ok(()), |(file, why)| Err(FsError::WriteBack { file, why }))
+}
+
 impl DataContext {
     pub(crate) fn new(core: Arc<Core>, options: &WriteOptions) -> Self {
         let settings = Settings {
@@ -75,7 +92,7 @@ impl DataContext {
             opened: Instant::now(),
             queue: Mutex::default(),
             flusher: Mutex::new(Rank::Flusher, ()),
-            loss: Mutex::new(Rank::LostContents, None),
+            losses: Mutex::default(),
         }
     }
 
@@ -162,16 +179,20 @@ impl DataContext {
 
     /// Contents of a file were lost.
     pub(crate) fn note_loss(&self, file: InodeId, why: &Arc<FsError>) {
-        self.loss().get_or_insert_with(|| (file, Arc::clone(why)));
+        let mut losses = self.losses.lock();
+        let loss = || (file, Arc::clone(why));
+        losses.untold.get_or_insert_with(loss);
+        losses.first.entry(file.tree).or_insert_with(loss);
     }
 
     /// The first loss since the last call.
     pub(crate) fn take_loss(&self) -> Result<(), FsError> {
-        self.loss().take().map_or(Ok(()), |(file, why)| Err(FsError::WriteBack { file, why }))
+        told(self.losses.lock().untold.take())
     }
 
-    fn loss(&self) -> MutexGuard<'_, Option<Loss>> {
-        self.loss.lock()
+    /// The first loss of a subvolume.
+    pub(crate) fn check_losses(&self, tree: RootId) -> Result<(), FsError> {
+        told(self.losses.lock().first.get(&tree).cloned())
     }
 
     /// The time.

@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 /// Upper bounds on the contents handed to the devices at once: bytes, and extents.
 const GROUP_BYTES: u64 = EXTENT_MAX_BYTES;
 const GROUP_RANGES: usize = 1024;
-/// Upper bound on the files that a writer writes back before it may go on.
+/// Upper bound on the files that a thread writes back for others at a time.
 const FLUSHED_FILES_MAX: usize = 64;
 
 /// One writeback of one file.
@@ -102,11 +102,22 @@ impl FileData {
         } else {
             context.flusher.lock()
         };
+        self.write_back_oldest(max / 2);
+    }
+
+    /// Writes back files that have been dirty for the longest time, until less than this is dirty, in bytes: some of them, so that a
+    /// caller can do other things between. Errors are those of the files.
+    pub(crate) fn write_back_some(&self, dirty_bytes: u64) {
+        let _turn = self.context.flusher.lock();
+        self.write_back_oldest(dirty_bytes);
+    }
+
+    fn write_back_oldest(&self, dirty_bytes: u64) {
         for _ in 0..FLUSHED_FILES_MAX {
-            if context.dirty_bytes() < max / 2 {
+            if self.context.dirty_bytes() < dirty_bytes {
                 return;
             }
-            let Some(oldest) = context.oldest() else {
+            let Some(oldest) = self.context.oldest() else {
                 return;
             };
             self.write_back_for_room(&oldest);

@@ -48,6 +48,12 @@ impl Filesystem {
         self.parts.data.write_back_all(only)
     }
 
+    /// Writes back what has been dirty for the longest time, until less than `dirty_bytes` are: some of it, to be called again. For a
+    /// thread beside one that writes much. An error is that of a file.
+    pub fn write_back_some(&self, dirty_bytes: u64) {
+        self.parts.data.write_back_some(dirty_bytes);
+    }
+
     /// Reports the error of an earlier writeback (`flush`, `close`), once to each opener.
     pub fn take_error(&self, file: &OpenFile) -> Result<(), FsError> {
         self.parts.data.take_error(file)

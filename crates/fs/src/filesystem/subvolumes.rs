@@ -111,7 +111,7 @@ impl Filesystem {
     /// writable and was not received.
     ///
     /// # Errors
-    /// A subvolume that is deleted or read-only, and writes that fail.
+    /// A subvolume that is deleted or read-only, and writes that fail, or have failed before: contents of the subvolume are lost then.
     pub fn finish_received(&self, id: RootId, uuid: Uuid, transid: u64) -> Result<(), FsError> {
         self.parts.subvolumes.finish_received(id, uuid, transid)
     }
@@ -123,5 +123,45 @@ impl Filesystem {
     /// A subvolume that is deleted, or not there.
     pub fn hold_subvolume(&self, id: RootId) -> Result<Option<SubvolumeHold>, FsError> {
         SubvolumeHold::of(self.parts.core.subvolume_state(id)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::attributes::InodeId;
+    use crate::error::FsError;
+    use crate::filesystem::{Filesystem, OpenOptions};
+    use crate::new_inode::NewInode;
+    use crate::write_options::WriteOptions;
+    use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
+    use brindle_device::{DeviceClass, SparseDevice, WritableDevice};
+    use brindle_ondisk::Uuid;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_subvolume_that_has_lost_contents_is_not_marked_as_received() {
+        let device = SparseDevice::new("memory".to_owned(), 1 << 30, DeviceClass::Rotating);
+        let device = Arc::new(device) as Arc<dyn WritableDevice>;
+        let options = MkfsOptions::new(Uuid([0x5e; 16]), [9; 16], 1_700_000_000);
+        mkfs(&[NewDevice::new(Arc::clone(&device))], &options).expect("a pool");
+        let fs = Filesystem::open_writable(vec![device], &OpenOptions::default(), &WriteOptions::default());
+        let fs = fs.expect("opens");
+        let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+        let [lost, whole] = [&b"lost"[..], b"whole"].map(|name| {
+            let id = fs.create_subvolume(fs.root(), name, &NewInode::default()).expect("room");
+            let root = InodeId::root_of(id);
+            (id, fs.create(root, b"file", &new).expect("room").id)
+        });
+        let why = Arc::new(FsError::NotFound(b"what was to be written".to_vec()));
+        fs.parts.data.context.note_loss(lost.1, &why);
+        fs.sync().expect_err("told once, to whoever syncs everything");
+        fs.sync().expect("told once");
+        let error = fs.finish_received(lost.0, Uuid([7; 16]), 5).expect_err("contents are lost");
+        assert!(matches!(error, FsError::WriteBack { file, .. } if file == lost.1), "{error}");
+        fs.finish_received(whole.0, Uuid([8; 16]), 5).expect("another subvolume");
+        let received: Vec<_> =
+            fs.subvolumes().expect("readable").into_iter().map(|one| one.received_uuid).collect();
+        assert!(!received.contains(&Uuid([7; 16])), "{received:?}");
+        assert!(received.contains(&Uuid([8; 16])), "{received:?}");
     }
 }
