@@ -11,7 +11,7 @@ const DIRTY_BYTES: u64 = 16 << 20;
 /// Writes contents back when called, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Flusher {
-    /// None if there is no thread to be had: who writes makes room as well.
+    /// None if there is no thread to be had: writers make room as well.
     calls: Option<SyncSender<()>>,
 }
 

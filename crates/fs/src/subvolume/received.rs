@@ -12,7 +12,7 @@ impl Subvolumes {
     pub(crate) fn finish_received(&self, id: RootId, uuid: Uuid, transid: u64) -> Result<(), FsError> {
         let _writing = self.core.writing()?;
         self.data.write_back_all(Some(id))?;
-        // Of files that were written back before, to make room, nobody was told.
+        // Files that were written back before, to make room, have told no one of it.
         self.data.context.check_losses(id)?;
         let subvolume = self.core.subvolume_state(id)?;
         let mut access = subvolume.exclusive();
