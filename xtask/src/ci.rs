@@ -1,9 +1,8 @@
 //! Steps of CI, in the order in which failures are cheapest.
 
-use crate::steps::{Lane, Limits, Steps, named};
+use crate::steps::{Lane, Limits, Steps};
 use crate::{binaries, cargo, fuzz};
 use anyhow::Result;
-use std::process::Command;
 use std::time::Duration;
 
 /// Packages whose tests attach loop devices, mount and start programs, and so would meet each other: a child that is
@@ -32,44 +31,28 @@ pub(crate) fn run(fuzz_seconds: u32) -> Result<()> {
         "licenses",
         "sources",
     ]))?;
-    let mut lanes = test_lanes(&mut steps)?;
-    // Beside the tests, many of which wait: for the kernel, for time to pass, for a process to end.
-    let mut builds = Lane::new();
-    builds.push(named(doc_tests()));
-    builds.extend(explore());
-    builds.extend(fuzz::short_runs(fuzz_seconds)?);
-    lanes.push(builds);
-    steps.side_by_side(lanes)
+    tests(&mut steps)?;
+    explore(&mut steps)?;
+    fuzz::run_shortly(&mut steps, fuzz_seconds)
 }
 
 /// Explores schedules of threads: all threads of this build are tasks of one, so it is a build of its own. Its lints are
 /// checked here, too, as no other build has these sources.
-fn explore() -> Lane {
+fn explore(steps: &mut Steps) -> Result<()> {
     let explored = ["--package", "brindle-fs", "--features", "explore", "--test", "explore"];
-    let (mut lints, mut tests) = (cargo(), cargo());
-    lints.args(["clippy", "--quiet"]).args(explored).args(["--", "-D", "warnings"]);
-    tests.arg("test").args(explored);
-    vec![named(lints), named(tests)]
-}
-
-fn doc_tests() -> Command {
-    let mut tests = cargo();
-    tests.args(["test", "--workspace", "--doc"]);
-    tests
+    steps.run(cargo().args(["clippy", "--quiet"]).args(explored).args(["--", "-D", "warnings"]))?;
+    steps.run(cargo().arg("test").args(explored))
 }
 
 /// Runs all tests, as CI does.
 pub(crate) fn run_tests() -> Result<()> {
-    let mut steps = Steps::begin(LIMITS)?;
-    let lanes = test_lanes(&mut steps)?;
-    steps.side_by_side(lanes)?;
-    steps.run(&mut doc_tests())
+    tests(&mut Steps::begin(LIMITS)?)
 }
 
-/// Builds all tests but those of documentation, to be run each package's in its own way: in one lane those that take a thread at a time, in the other all
+/// Builds and runs all tests, each package's in its own way: in one lane those that take a thread at a time, in the other all
 /// others. The harness prints the name of a test before the test where they run one at a time, and elsewhere that one has been
 /// running for a minute: the last line tells which test is stuck.
-fn test_lanes(steps: &mut Steps) -> Result<Vec<Lane>> {
+fn tests(steps: &mut Steps) -> Result<()> {
     let (mut alone, mut others) = (Lane::new(), Lane::new());
     for binary in binaries::build(steps, &["--workspace"])? {
         let mut command = binary.command();
@@ -84,5 +67,6 @@ fn test_lanes(steps: &mut Steps) -> Result<Vec<Lane>> {
             others.push((name, command));
         }
     }
-    Ok(vec![alone, others])
+    steps.side_by_side(vec![alone, others])?;
+    steps.run(cargo().args(["test", "--workspace", "--doc"]))
 }

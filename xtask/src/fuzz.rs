@@ -1,6 +1,6 @@
 //! Fuzzing on the stable toolchain: libFuzzer's instrumentation is asked of the compiler by its passes.
 
-use crate::steps::{Lane, Steps, named};
+use crate::steps::{Lane, Steps};
 use crate::{cargo, workspace_root};
 use anyhow::{Context, Result};
 use std::fs;
@@ -37,19 +37,18 @@ pub(crate) fn run(steps: &mut Steps, target: &str, seconds: u32) -> Result<()> {
     steps.run(&mut command(target, seconds)?)
 }
 
-/// The build of all targets, and a short run of each. With the same seed each time, the same inputs are tried in the same order, as
-/// far as that comes.
-pub(crate) fn short_runs(seconds: u32) -> Result<Lane> {
-    let mut build = build();
+/// Runs every target for a short while, in two lanes. With the same seed each time, the same inputs are tried in the same order,
+/// as far as that comes.
+pub(crate) fn run_shortly(steps: &mut Steps, seconds: u32) -> Result<()> {
     // To optimise more would take longer than the runs.
-    build.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1").arg("--bins");
-    let mut lane = vec![named(build)];
-    for target in targets()? {
-        let mut command = command(&target, seconds)?;
+    steps.run(build().env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1").arg("--bins"))?;
+    let mut lanes = vec![Lane::new(), Lane::new()];
+    for (number, target) in targets()?.iter().enumerate() {
+        let mut command = command(target, seconds)?;
         command.arg("-seed=1");
-        lane.push((format!("fuzz {target}"), command));
+        lanes[number % 2].push((format!("fuzz {target}"), command));
     }
-    Ok(lane)
+    steps.side_by_side(lanes)
 }
 
 /// The build, but for the targets.

@@ -138,11 +138,6 @@ fn clock(time: Duration) -> String {
     format!("{:02}:{:02}", time.as_secs() / 60, time.as_secs() % 60)
 }
 
-/// A step of a lane that is named by its command.
-pub(crate) fn named(command: Command) -> (String, Command) {
-    (words(&command), command)
-}
-
 /// The program and arguments of a command.
 fn words(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
