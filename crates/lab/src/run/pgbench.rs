@@ -86,7 +86,9 @@ impl Cluster {
             command.arg(format!("--reuid={user}")).arg(format!("--regid={group}")).arg("--clear-groups");
         }
         let path = super::program::find(program);
-        command.arg("--pdeathsig=INT").arg("--").arg(path.unwrap_or_else(|| program.into()));
+        // The server ends without a checkpoint then, which may take minutes.
+        let signal = if program == "postgres" { "QUIT" } else { "TERM" };
+        command.arg(format!("--pdeathsig={signal}")).arg("--").arg(path.unwrap_or_else(|| program.into()));
         Ok(command)
     }
 

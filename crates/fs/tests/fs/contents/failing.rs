@@ -11,7 +11,7 @@ use std::thread;
 
 const BYTES: usize = 4 << 20;
 const SECTOR: usize = 4096;
-/// What a reader takes at once, at most.
+/// Longest read of a reader.
 const PIECE: usize = 256 << 10;
 const SEEDS: u64 = 6;
 
