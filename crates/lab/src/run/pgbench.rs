@@ -31,6 +31,8 @@ const SCALE_ROWS: u64 = 100_000;
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Pause between two looks at a server that starts or ends.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Shell command that runs a program, unless the process of the first number has ended before its end was to be told.
+const UNLESS_ORPHANED: &str = r#"[ "$PPID" = "$1" ] || exit 1; shift; exec "$@""#;
 /// User that a server runs as where the caller is root.
 const USER: &str = "postgres";
 
@@ -88,7 +90,8 @@ impl Cluster {
         let path = super::program::find(program);
         // The server ends without a checkpoint then, which may take minutes.
         let signal = if program == "postgres" { "QUIT" } else { "TERM" };
-        command.arg(format!("--pdeathsig={signal}")).arg("--").arg(path.unwrap_or_else(|| program.into()));
+        command.arg(format!("--pdeathsig={signal}")).args(["--", "sh", "-c", UNLESS_ORPHANED, "sh"]);
+        command.arg(std::process::id().to_string()).arg(path.unwrap_or_else(|| program.into()));
         Ok(command)
     }
 
