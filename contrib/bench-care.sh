@@ -21,22 +21,13 @@ streams=/dev/shm/brindle-bench-care
 [ "$(id -u)" -eq 0 ] || { echo "bench-care.sh: needs root, to make pools with the kernel" >&2; exit 1; }
 mkdir -p "$mnt" "$streams"
 : >"$raw"
-loops=()
+. "$here/bench-common.sh"
 cleanup() {
     mountpoint -q "$mnt" && umount "$mnt"
-    [ ${#loops[@]} -eq 0 ] || losetup -d "${loops[@]}"
+    detach
     rm -rf "$streams"
 }
 trap cleanup EXIT
-
-attach() {
-    loops=()
-    for image in "$@"; do loops+=("$(losetup -f --show "$image")"); done
-}
-detach() {
-    losetup -d "${loops[@]}"
-    loops=()
-}
 
 # new_pool NAME: attached, and mounted by the kernel.
 new_pool() {
@@ -66,21 +57,7 @@ make_source() {
     touch "$dir/source.ready"
 }
 
-cold() { sync; echo 3 >/proc/sys/vm/drop_caches; }
 warm() { cat "$dir/$1"-[12].img >/dev/null; }
-
-# Time that all processors were busy since the machine started, in milliseconds.
-busy() { awk -v hz="$(getconf CLK_TCK)" '/^cpu / { print int(($2 + $3 + $4 + $7 + $8) * 1000 / hz) }' /proc/stat; }
-
-# timed CASE WHO COMMAND...
-timed() {
-    local name=$1 who=$2 start cpu
-    shift 2
-    cpu=$(busy)
-    start=$(date +%s%N)
-    "$@" >/dev/null
-    echo "$name $who $((($(date +%s%N) - start) / 1000000)) $(($(busy) - cpu))" | tee -a "$raw" >&2
-}
 
 # mounted POOL WHO: brindle mounts the image files, the kernel loop devices of them.
 mounted() {
@@ -178,7 +155,7 @@ receives() {
 make_source
 cases=("$@")
 [ ${#cases[@]} -eq 0 ] && cases=(scrub send receive)
-echo "load: $(cut -d' ' -f1-3 /proc/loadavg)" >&2
+load
 for _ in $(seq "$runs"); do
     for case in "${cases[@]}"; do
         case $case in
@@ -189,13 +166,5 @@ for _ in $(seq "$runs"); do
         esac
     done
 done
-sort -k1,2 -k3n "$raw" | awk '
-    { key = $1 " " $2; if (key != last) { show(); last = key; n = 0 } value[++n] = $3; cpu[n] = $4 }
-    function show(  i, j, now) {
-        if (!n) return
-        for (i = 2; i <= n; i++)
-            for (j = i; j > 1 && cpu[j - 1] > cpu[j]; j--) { now = cpu[j]; cpu[j] = cpu[j - 1]; cpu[j - 1] = now }
-        print last, value[int((n + 1) / 2)], "(" value[1] " to " value[n] ")", "busy", cpu[int((n + 1) / 2)]
-    }
-    END { show() }' | column -t
-echo "load: $(cut -d' ' -f1-3 /proc/loadavg)" >&2
+summary
+load

@@ -21,22 +21,13 @@ raw=$dir/raw.txt
 [ "$(id -u)" -eq 0 ] || { echo "bench-two.sh: needs root, to make pools with the kernel" >&2; exit 1; }
 mkdir -p "$mnt"
 : >"$raw"
-loops=()
+. "$here/bench-common.sh"
 cleanup() {
     mountpoint -q "$mnt" && umount "$mnt"
-    [ ${#loops[@]} -eq 0 ] || losetup -d "${loops[@]}"
+    detach
     rm -rf "$target"
 }
 trap cleanup EXIT
-
-attach() {
-    loops=()
-    for image in "$@"; do loops+=("$(losetup -f --show "$image")"); done
-}
-detach() {
-    losetup -d "${loops[@]}"
-    loops=()
-}
 
 # make_pool NAME PROFILE DEVICES
 make_pool() {
@@ -51,21 +42,6 @@ make_pool() {
     umount "$mnt"
     detach
     touch "$dir/$1.ready"
-}
-
-cold() { sync; echo 3 >/proc/sys/vm/drop_caches; }
-
-# Time that all processors were busy since the machine started, in milliseconds.
-busy() { awk -v hz="$(getconf CLK_TCK)" '/^cpu / { print int(($2 + $3 + $4 + $7 + $8) * 1000 / hz) }' /proc/stat; }
-
-# timed CASE WHO COMMAND...
-timed() {
-    local name=$1 who=$2 start cpu
-    shift 2
-    cpu=$(busy)
-    start=$(date +%s%N)
-    "$@" >/dev/null 2>&1
-    echo "$name $who $((($(date +%s%N) - start) / 1000000)) $(($(busy) - cpu))" | tee -a "$raw" >&2
 }
 
 read_big() { dd if="$mnt/big" of=/dev/null bs=1M; }
@@ -107,19 +83,11 @@ extracted() {
 make_pool single single 1
 make_pool raid0 raid0 2
 make_pool raid1 raid1 2
-echo "load: $(cut -d' ' -f1-3 /proc/loadavg)" >&2
+load
 for _ in $(seq "$runs"); do
     for pool in single raid0 raid1; do
         for who in before after kernel; do mounted "$pool" "$who"; done
     done
     for who in before after; do extracted "$who"; done
 done
-sort -k1,2 -k3n "$raw" | awk '
-    { key = $1 " " $2; if (key != last) { show(); last = key; n = 0 } value[++n] = $3; cpu[n] = $4 }
-    function show(  i, j, now) {
-        if (!n) return
-        for (i = 2; i <= n; i++)
-            for (j = i; j > 1 && cpu[j - 1] > cpu[j]; j--) { now = cpu[j]; cpu[j] = cpu[j - 1]; cpu[j - 1] = now }
-        print last, value[int((n + 1) / 2)], "(" value[1] " to " value[n] ")", "busy", cpu[int((n + 1) / 2)]
-    }
-    END { show() }' | column -t
+summary
