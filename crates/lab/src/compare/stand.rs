@@ -201,8 +201,11 @@ fn run(line: &[String], journal: &Journal) -> Result<String, CompareError> {
     let words = line.join(" ");
     journal.lock().unwrap_or_else(PoisonError::into_inner).push(words.clone());
     let Some((program, arguments)) = line.split_first() else { return Ok(String::new()) };
-    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
-    let output = output.map_err(|source| CompareError::Start { program: program.clone(), source })?;
+    // The stand before this one may have had these loop devices, and libblkid remembers for seconds what they held.
+    let mut command = Command::new(program);
+    command.args(arguments).env("BLKID_FILE", "/dev/null").stdin(Stdio::null());
+    let output =
+        command.output().map_err(|source| CompareError::Start { program: program.clone(), source })?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
         return Ok(said);

@@ -1,6 +1,8 @@
 //! The model against the kernel's btrfs: what it says must be what Linux does. Needs root, and says so where it is
 //! not; for longer, BRINDLE_MODEL_OPERATIONS.
 
+mod referee;
+
 use brindle_testing::operations::{Mix, MountedTarget, Trial};
 use std::path::PathBuf;
 use std::process::Command;
