@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn flush_that_was_answered_just_before_a_cut_holds() {
-        for line in ["nvme", "hdd"] {
+        for line in ["nvme", "hdd", "smr"] {
             let disk = disk(line);
             assert_eq!(write(&disk, 4096, 5, true), Some(Ok(())));
             assert_eq!(disk.cut(CutMode::Lost, 1), Ok(CutReport::default()), "{line}");

@@ -59,7 +59,7 @@ pub enum Command {
 type Number = fn(&mut Status) -> &mut u64;
 
 /// Numbers, by their names.
-const NUMBERS: [(&str, Number); 18] = [
+const NUMBERS: [(&str, Number); 19] = [
     ("process", |status| &mut status.process),
     ("size", |status| &mut status.size_bytes),
     ("in_flight", |status| &mut status.in_flight),
@@ -74,6 +74,7 @@ const NUMBERS: [(&str, Number); 18] = [
     ("discarded_bytes", |status| &mut status.counts.discarded_bytes),
     ("seeks", |status| &mut status.counts.seeks),
     ("wake_ups", |status| &mut status.counts.wake_ups),
+    ("bands", |status| &mut status.counts.bands),
     ("answers", |status| &mut status.lateness.answers),
     ("late_answers", |status| &mut status.lateness.late),
     ("lateness_total_ns", |status| &mut status.lateness.total_ns),

@@ -22,8 +22,8 @@ mod tests;
 
 pub use change::{Change, Tear};
 pub use drive::{
-    Completion, Drive, DriveCounts, DriveRequest, DriveRequestKind, HardDisk, HardDiskParameters, Solid,
-    SolidParameters,
+    Completion, Drive, DriveCounts, DriveRequest, DriveRequestKind, HardDisk, HardDiskParameters,
+    ShingleParameters, Solid, SolidParameters,
 };
 pub use faulty::{Counts, Fault, FaultyDevice};
 pub use image::{Image, PAGE_BYTES};

@@ -131,7 +131,7 @@ fn models_are_listed_and_wrong_ones_named() {
     let place = text(scratch.path());
     let said = brindle_fails(2, ["lab", "disk", "floppy", place]);
     assert!(
-        said.contains("no model \"floppy\"; there are hdd, old-hdd, ssd, ssd-plp, nvme, nvme-consumer"),
+        said.contains("no model \"floppy\"; there are hdd, old-hdd, smr, ssd, ssd-plp, nvme, nvme-consumer"),
         "{said}"
     );
     let said = brindle_fails(2, ["lab", "disk", "ssd,rpm=7200", place]);

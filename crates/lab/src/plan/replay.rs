@@ -305,5 +305,6 @@ fn sum(all: &[DriveCounts]) -> DriveCounts {
         discarded_bytes: sum.discarded_bytes + one.discarded_bytes,
         seeks: sum.seeks + one.seeks,
         wake_ups: sum.wake_ups + one.wake_ups,
+        bands: sum.bands + one.bands,
     })
 }

@@ -144,6 +144,7 @@ fn figure(configuration: &'static Configuration, records: &[PhaseRecord], is_clo
             discards: count(&|disk| disk.discards),
             seeks: count(&|disk| disk.seeks),
             wake_ups: count(&|disk| disk.wake_ups),
+            bands: count(&|disk| disk.bands),
         }
     });
     Figure {

@@ -151,6 +151,7 @@ fn since(after: &DriveCounts, before: &DriveCounts) -> DriveCounts {
         discarded_bytes: after.discarded_bytes - before.discarded_bytes,
         seeks: after.seeks - before.seeks,
         wake_ups: after.wake_ups - before.wake_ups,
+        bands: after.bands - before.bands,
     }
 }
 

@@ -89,6 +89,9 @@ pub struct DiskCounts {
     pub seeks: u64,
     /// Starts of platters that had stopped.
     pub wake_ups: u64,
+    /// Bands that a shingled hard disk has rewritten.
+    #[serde(default)]
+    pub bands: u64,
 }
 
 /// A disk of a run, with the counts of all of it.
@@ -123,6 +126,7 @@ impl From<&DriveCounts> for DiskCounts {
             discards: counts.discards,
             seeks: counts.seeks,
             wake_ups: counts.wake_ups,
+            bands: counts.bands,
         }
     }
 }

@@ -24,6 +24,8 @@ pub struct DriveCounts {
     pub seeks: u64,
     /// Times that the platters of a hard disk had stopped and were started.
     pub wake_ups: u64,
+    /// Bands that a shingled hard disk has rewritten to empty its persistent cache.
+    pub bands: u64,
 }
 
 impl DriveCounts {

@@ -39,6 +39,30 @@ pub struct HardDiskParameters {
     pub spin_down_ns: Option<u64>,
     /// Time that the platters take to start again.
     pub spin_up_ns: u64,
+    /// Shingled tracks; `None` if tracks do not overlap.
+    pub shingles: Option<ShingleParameters>,
+}
+
+/// Parameters of shingled tracks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShingleParameters {
+    /// Bytes of a band, which is rewritten as a whole.
+    pub band_bytes: u64,
+    /// Bytes of the persistent cache, which lies before the first band.
+    pub cache_bytes: u64,
+    /// Ranges that the persistent cache has room for in its map.
+    pub map_entries: usize,
+    /// Time without a request before bands are rewritten.
+    pub clean_idle_ns: u64,
+    /// Time without a write before the volatile cache is drained: a stream may become long enough for its bands.
+    pub hold_ns: u64,
+}
+
+impl ShingleParameters {
+    /// Bytes of the platters that lie before the first band: the persistent cache, and a spare band.
+    pub(super) fn base(&self) -> u64 {
+        self.cache_bytes + self.band_bytes
+    }
 }
 
 impl Default for HardDiskParameters {
@@ -62,6 +86,7 @@ impl Default for HardDiskParameters {
             look_ahead_bytes: 2 << 20,
             spin_down_ns: None,
             spin_up_ns: 7_000_000_000,
+            shingles: None,
         }
     }
 }
@@ -75,6 +100,27 @@ impl HardDiskParameters {
             inner_bytes_per_second: 55 << 20,
             seek_ns: [900_000, 9_000_000, 18_000_000],
             write_cache_bytes: 8 << 20,
+            ..Self::default()
+        }
+    }
+
+    /// A shingled disk of 8 TB that manages its bands itself.
+    pub fn shingled() -> Self {
+        Self {
+            size_bytes: 8_001_563_222_016,
+            outer_bytes_per_second: 190_000_000,
+            inner_bytes_per_second: 110_000_000,
+            revolutions_per_minute: 5900,
+            seek_ns: [1_000_000, 12_000_000, 22_000_000],
+            write_cache_bytes: 128 << 20,
+            spin_up_ns: 10_000_000_000,
+            shingles: Some(ShingleParameters {
+                band_bytes: 30 << 20,
+                cache_bytes: 25_000_000_000,
+                map_entries: 250_000,
+                clean_idle_ns: 1_000_000_000,
+                hold_ns: 500_000_000,
+            }),
             ..Self::default()
         }
     }

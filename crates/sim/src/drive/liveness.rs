@@ -12,6 +12,15 @@ const STEPS_PER_REQUEST_MAX: u64 = 64;
 /// Longest time of a request, in nanoseconds: flushes that empty a full cache are the longest.
 const WAIT_NS_MAX: u64 = 400_000_000_000;
 
+/// A persistent cache that is full now and then.
+const SMALL_SHINGLES: ShingleParameters = ShingleParameters {
+    band_bytes: 2 << 20,
+    cache_bytes: 16 << 20,
+    map_entries: 64,
+    clean_idle_ns: 1_000_000_000,
+    hold_ns: 500_000_000,
+};
+
 /// A mix of requests.
 #[derive(Clone, Copy, Debug)]
 struct Mix {
@@ -149,7 +158,7 @@ fn run(mut drive: Drive, mix: Mix, count: u64) -> Result<(), String> {
 }
 
 /// All presets, the hard disks with the caches and pauses of the mix.
-fn drives(mix: Mix) -> [Drive; 4] {
+fn drives(mix: Mix) -> [Drive; 5] {
     let hard_disk = |parameters: HardDiskParameters| {
         let write_cache_bytes = mix.write_cache_bytes.min(parameters.write_cache_bytes);
         let Mix { spin_down_ns, command_ns, .. } = mix;
@@ -159,6 +168,7 @@ fn drives(mix: Mix) -> [Drive; 4] {
     [
         hard_disk(HardDiskParameters::default()),
         hard_disk(HardDiskParameters::old()),
+        hard_disk(HardDiskParameters { shingles: Some(SMALL_SHINGLES), ..HardDiskParameters::default() }),
         Drive::sata_ssd(),
         Drive::nvme(),
     ]
@@ -205,7 +215,14 @@ fn reads_in_descending_order_are_more_than_the_queue_holds() {
 
 #[test]
 fn empty_requests_are_answered() {
-    for mut drive in [Drive::hard_disk(), Drive::old_hard_disk(), Drive::sata_ssd(), Drive::nvme()] {
+    let drives = [
+        Drive::hard_disk(),
+        Drive::old_hard_disk(),
+        Drive::shingled_disk(),
+        Drive::sata_ssd(),
+        Drive::nvme(),
+    ];
+    for mut drive in drives {
         let kinds =
             [DriveRequestKind::Read(8192, 0), DriveRequestKind::Write(8192, 0), DriveRequestKind::Flush];
         for (id, kind) in kinds.into_iter().enumerate() {

@@ -9,17 +9,20 @@ mod counts;
 mod geometry;
 mod hard_disk;
 mod hard_disk_parameters;
+mod shingles;
 mod solid;
 mod write_cache;
 
 #[cfg(test)]
 mod liveness;
 #[cfg(test)]
+mod shingled;
+#[cfg(test)]
 mod tests;
 
 pub use counts::DriveCounts;
 pub use hard_disk::HardDisk;
-pub use hard_disk_parameters::HardDiskParameters;
+pub use hard_disk_parameters::{HardDiskParameters, ShingleParameters};
 pub use solid::{Solid, SolidParameters};
 
 use std::cmp::Reverse;
@@ -76,6 +79,11 @@ impl Drive {
     /// An older one, of 250 GB.
     pub fn old_hard_disk() -> Self {
         Self::HardDisk(Box::new(HardDisk::new(HardDiskParameters::old())))
+    }
+
+    /// A shingled one, of 8 TB, that manages its bands itself.
+    pub fn shingled_disk() -> Self {
+        Self::HardDisk(Box::new(HardDisk::new(HardDiskParameters::shingled())))
     }
 
     /// A SATA SSD.

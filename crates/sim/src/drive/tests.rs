@@ -10,7 +10,7 @@ const GB: u64 = 1_000_000_000;
 const DISK_BYTES: u64 = 2_000_398_934_016;
 
 /// Runs requests at a queue depth of `depth`, each as soon as one before it is answered; returns the time in seconds.
-fn run(
+pub(super) fn run(
     drive: &mut Drive,
     depth: usize,
     count: u64,
@@ -49,7 +49,7 @@ fn random_writes(drive: &mut Drive, depth: usize, count: u64, bytes: u64, cache:
 }
 
 /// Sequential throughput in MB/s.
-fn sequential(drive: &mut Drive, start: u64, is_write: bool) -> f64 {
+pub(super) fn sequential(drive: &mut Drive, start: u64, is_write: bool) -> f64 {
     let count = 2000;
     let kind = |index| match is_write {
         true => DriveRequestKind::Write(start + index * MIB, MIB),
@@ -68,7 +68,7 @@ fn flushed_writes(drive: &mut Drive, count: u64, mut offset: impl FnMut(u64) -> 
 }
 
 #[track_caller]
-fn near(found: f64, known: f64, percent: f64) {
+pub(super) fn near(found: f64, known: f64, percent: f64) {
     let off = (found / known - 1.0) * 100.0;
     println!("{found:.1} against {known}: {off:+.1} %");
     assert!(off.abs() <= percent, "{found:.1} is {off:+.1} % off {known}");
@@ -197,7 +197,7 @@ fn an_nvme_drive_is_as_fast_as_it_should_be() {
 
 #[test]
 fn the_same_requests_have_the_same_answers() {
-    let drives = [Drive::hard_disk, Drive::sata_ssd, Drive::nvme];
+    let drives = [Drive::hard_disk, Drive::shingled_disk, Drive::sata_ssd, Drive::nvme];
     let once = |make: fn() -> Drive| {
         let mut random = Random::new(9);
         let kind = move |_| {

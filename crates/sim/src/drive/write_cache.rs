@@ -1,5 +1,6 @@
 //! Write cache of a hard disk: ranges not on the platters yet, neighbours joined.
 
+use super::shingles::Shingles;
 use brindle_interval::{Interval, IntervalSet};
 
 /// Bytes that are written at once when the cache is emptied.
@@ -33,6 +34,31 @@ impl WriteCache {
         let after = self.0.starting_from(offset).take(NEAREST);
         let before = self.0.starting_before(offset).take(NEAREST);
         after.chain(before).map(|range| Interval { end: range.end.min(range.start + DRAIN_BYTES), ..range })
+    }
+
+    /// The next write of a stream that goes to the bands of a shingled disk.
+    pub(super) fn stream(&self, shingles: &Shingles) -> Option<Interval> {
+        let goes_on = shingles
+            .stream_end()
+            .and_then(|end| self.0.holding(end))
+            .filter(|range| shingles.stream_end() == Some(range.start));
+        let long = if self.bytes() < shingles.band_bytes() { None } else { shingles.stream(self.0.iter()) };
+        let found = shingles.stream(goes_on.into_iter()).or(long)?;
+        Some(Interval { end: found.end.min(found.start + DRAIN_BYTES), ..found })
+    }
+
+    /// The first ranges: a number of them and a number of bytes at most.
+    pub(super) fn batch(&self, ranges: usize, mut bytes: u64) -> Vec<Interval> {
+        let mut batch = Vec::new();
+        for range in self.0.iter().take(ranges) {
+            let part = Interval { end: range.end.min(range.start + bytes), ..range };
+            if part.is_empty() {
+                break;
+            }
+            bytes -= part.length();
+            batch.push(part);
+        }
+        batch
     }
 
     /// The start of a range is on the platters. A range that has grown at its front meanwhile is written once more.

@@ -168,6 +168,7 @@ fn prediction(found: &Prediction) -> Value {
             "reads": counts.reads, "read_bytes": counts.read_bytes,
             "writes": counts.writes, "written_bytes": counts.written_bytes,
             "flushes": counts.flushes, "seeks": counts.seeks, "wake_ups": counts.wake_ups,
+            "bands": counts.bands,
         })
     };
     json!({

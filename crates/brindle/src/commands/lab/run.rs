@@ -227,7 +227,7 @@ fn print(out: &mut dyn Write, record: &RunRecord) -> io::Result<()> {
     if record.disks.is_empty() {
         return Ok(());
     }
-    let head = ["READS", "READ", "WRITES", "WRITTEN", "FLUSHES", "SEEKS", "WAKE-UPS"];
+    let head = ["READS", "READ", "WRITES", "WRITTEN", "FLUSHES", "SEEKS", "WAKE-UPS", "BANDS"];
     let mut rows = vec![[words(["PHASE", "MODELLED DISK"]), words(head)].concat()];
     for phase in &record.phases {
         for (counts, disk) in phase.disks.iter().zip(&record.disks) {
@@ -237,7 +237,7 @@ fn print(out: &mut dyn Write, record: &RunRecord) -> io::Result<()> {
     for disk in &record.disks {
         rows.push(counts_row("all", &disk.model, &disk.counts));
     }
-    let mut columns = [Align::Right; 9];
+    let mut columns = [Align::Right; 10];
     columns[..2].fill(Align::Left);
     writeln!(out)?;
     write_table(out, &columns, &rows)
@@ -290,5 +290,6 @@ fn counts_row(phase: &str, model: &str, counts: &DiskCounts) -> Vec<String> {
         counts.flushes.to_string(),
         counts.seeks.to_string(),
         counts.wake_ups.to_string(),
+        counts.bands.to_string(),
     ]
 }

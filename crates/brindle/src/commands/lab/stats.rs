@@ -25,9 +25,9 @@ EXIT STATUS
 /// Show the counts of a modelled disk
 ///
 /// Counts begin when the power is turned on, and with --reset. A seek is an operation of a hard disk's head that does not go
-/// on where the last one ended; a wake-up starts platters that had stopped. Writes that are not flushed are those that a
-/// power cut could take. Late answers came more than 1 ms after their modelled time: of a measurement, no more than one in a
-/// thousand may be.
+/// on where the last one ended; a wake-up starts platters that had stopped; bands are those that a shingled disk has rewritten.
+/// Writes that are not flushed are those that a power cut could take. Late answers came more than 1 ms after their modelled
+/// time: of a measurement, no more than one in a thousand may be.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct StatsCommand {
@@ -79,6 +79,7 @@ fn counts_json(status: &Status) -> Value {
         "discarded_bytes": counts.discarded_bytes,
         "seeks": counts.seeks,
         "wake_ups": counts.wake_ups,
+        "bands": counts.bands,
         "answers": lateness.answers,
         "late_answers": lateness.late,
         "lateness_mean_ns": mean_ns(status),
@@ -121,6 +122,7 @@ fn print(out: &mut dyn Write, status: &Status) -> io::Result<()> {
         row("discards", counts.discards, size(counts.discarded_bytes)),
         row("seeks", counts.seeks, String::new()),
         row("wake-ups", counts.wake_ups, String::new()),
+        row("bands", counts.bands, String::new()),
         row("in flight", status.in_flight, String::new()),
         row("not flushed", status.unflushed_writes, size(status.unflushed_bytes)),
         row("answers", status.lateness.answers, format!("{} us late on average", mean_ns(status) / 1000)),
