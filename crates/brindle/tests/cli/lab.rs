@@ -471,7 +471,7 @@ fn run_tells_the_counts_of_the_disks_below() {
 fn comparison_is_listed_and_wrong_names_refused() {
     let said = brindle_prints(["lab", "compare", "--plan", "full", "--list"]);
     assert!(
-        said.contains("upgrade-nosync") && said.contains("brindle-ssd+hdd-all ext4-cache xfs-cache"),
+        said.contains("upgrade-nosync") && said.contains("brindle-ssd+hdd-small ext4-cache xfs-cache"),
         "{said}"
     );
     let said = brindle_prints(["lab", "compare", "--plan", "smoke", "--work", "untar", "--list"]);

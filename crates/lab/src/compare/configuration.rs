@@ -83,7 +83,7 @@ const fn cached(name: &'static str, filesystem: Filesystem) -> Configuration {
 }
 
 /// All configurations. On both disks metadata is on the SSD, of the kernel's btrfs after `brindle tier apply`; or the SSD is a cache.
-pub const CONFIGURATIONS: [Configuration; 20] = [
+pub const CONFIGURATIONS: [Configuration; 21] = [
     plain("ext4-hdd", Ext4, &[Hdd]),
     plain("xfs-hdd", Xfs, &[Hdd]),
     plain("btrfs-hdd", Btrfs, &[Hdd]),
@@ -96,6 +96,10 @@ pub const CONFIGURATIONS: [Configuration; 20] = [
     Configuration { options: "writeback=off", ..plain("brindle-ssd+hdd-off", Brindle, &[Ssd, Hdd]) },
     Configuration { options: "writeback=sync", ..plain("brindle-ssd+hdd-sync", Brindle, &[Ssd, Hdd]) },
     Configuration { options: "writeback=all", ..plain("brindle-ssd+hdd-all", Brindle, &[Ssd, Hdd]) },
+    Configuration {
+        options: "writeback=sync,small_files=64K",
+        ..plain("brindle-ssd+hdd-small", Brindle, &[Ssd, Hdd])
+    },
     cached("ext4-cache", Ext4),
     cached("xfs-cache", Xfs),
     cached("btrfs-cache", Btrfs),
@@ -349,6 +353,8 @@ mod tests {
         let mounted = lines("brindle-ssd+hdd-all", &both).mount;
         assert_eq!(mounted, ["brindle mount -o noatime,writeback=all /dev/a /dev/b /mnt"]);
         assert!(lines("brindle-ssd+hdd-all", &both).prepare.is_empty());
+        let mounted = lines("brindle-ssd+hdd-small", &both).mount;
+        assert_eq!(mounted, ["brindle mount -o noatime,writeback=sync,small_files=64K /dev/a /dev/b /mnt"]);
         let mounted = lines("btrfs-ssd+hdd", &both).mount;
         assert_eq!(mounted, ["mount -t btrfs -o noatime,device=/dev/a,device=/dev/b /dev/a /mnt"]);
         assert_eq!(lines("btrfs-ssd+hdd", &both).prepare, ["brindle tier apply /mnt"]);

@@ -55,7 +55,7 @@ pub struct Step<'a> {
 }
 
 /// On one disk, on both, and on a disk with a cache.
-const ONE_AND_BOTH: [&str; 16] = [
+const ONE_AND_BOTH: [&str; 17] = [
     "ext4-hdd",
     "xfs-hdd",
     "btrfs-hdd",
@@ -68,13 +68,14 @@ const ONE_AND_BOTH: [&str; 16] = [
     "brindle-ssd+hdd-off",
     "brindle-ssd+hdd-sync",
     "brindle-ssd+hdd-all",
+    "brindle-ssd+hdd-small",
     "ext4-cache",
     "xfs-cache",
     "btrfs-cache",
     "brindle-cache",
 ];
 /// A few of them.
-const FEW: [&str; 9] = [
+const FEW: [&str; 10] = [
     "ext4-hdd",
     "btrfs-hdd",
     "brindle-hdd",
@@ -82,6 +83,7 @@ const FEW: [&str; 9] = [
     "brindle-ssd",
     "btrfs-ssd+hdd",
     "brindle-ssd+hdd-sync",
+    "brindle-ssd+hdd-small",
     "ext4-cache",
     "brindle-cache",
 ];
@@ -312,8 +314,8 @@ mod tests {
             let rounds = usize::try_from(plan.rounds).expect("few");
             assert_eq!((keys.len(), steps.len()), (each * rounds, each * rounds), "{}", plan.name);
         }
-        assert_eq!(FEW.map(|name| Configuration::find(name).is_some()), [true; 9]);
-        assert_eq!(ONE_AND_BOTH.map(|name| Configuration::find(name).is_some()), [true; 16]);
+        assert_eq!(FEW.map(|name| Configuration::find(name).is_some()), [true; 10]);
+        assert_eq!(ONE_AND_BOTH.map(|name| Configuration::find(name).is_some()), [true; 17]);
     }
 
     #[test]
