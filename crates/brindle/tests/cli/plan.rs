@@ -46,7 +46,7 @@ fn requests_of_a_mount_are_recorded_and_replayed_in_each_role() {
     let plan: Value = serde_json::from_slice(&plan.stdout).expect("JSON");
     let roles = plan["roles"].as_array().expect("a list");
     let names: Vec<_> = roles.iter().map(|role| role["role"].as_str().expect("a name")).collect();
-    assert_eq!(names, ["none", "metadata", "write-back", "cache"]);
+    assert_eq!(names, ["none", "metadata", "write-back", "cache-thru", "cache-back"]);
     assert!(roles.iter().all(|role| role["elapsed_ns"].as_u64() > Some(0)), "{plan}");
     assert!(roles[2]["destage_bytes"].as_u64() > Some(0), "{plan}");
 }

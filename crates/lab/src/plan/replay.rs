@@ -28,7 +28,7 @@ pub struct Prediction {
     pub refused_bytes: u64,
     /// Share of read bytes that came from the SSD.
     pub read_share: Option<f64>,
-    /// Bytes of data that wait for the disks at the end, and the time in which the disks take them.
+    /// Bytes that wait for the disks at the end, and the time in which the disks take them.
     pub destage: Option<(u64, u64)>,
 }
 
@@ -174,6 +174,7 @@ impl<'t> Run<'t> {
         let (drive, offset) = match part.target {
             Target::Disk => (request.disk, request.offset + part.at),
             Target::Ssd(offset) => (ssd, offset),
+            Target::Home(disk, offset) => (disk, offset),
         };
         let kind = match part.operation {
             TraceOperation::Read => DriveRequestKind::Read(offset, part.length),
@@ -252,7 +253,7 @@ impl<'t> Run<'t> {
             held_bytes: self.route.held_bytes(),
             refused_bytes: self.route.refused_bytes,
             read_share: (read[0] + read[1] > 0).then_some(share),
-            destage: (role == Role::WriteBack).then(|| self.destage()),
+            destage: matches!(role, Role::WriteBack | Role::CacheBack).then(|| self.destage()),
         }
     }
 

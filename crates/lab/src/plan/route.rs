@@ -1,7 +1,7 @@
 //! Way of a request: the disk that it was for, or the SSD that is thought of.
 
 use super::{TraceOperation, TraceRequest};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Unit in which the SSD holds ranges of disks, in bytes.
 const BLOCK_BYTES: u64 = 64 << 10;
@@ -16,12 +16,15 @@ pub enum Role {
     /// Home of the metadata, and of all writes of data, which wait there for a quiet time.
     WriteBack,
     /// Copies of blocks that were read or written last; writes also go to the disk.
-    Cache,
+    CacheThrough,
+    /// Copies of blocks that were read last, and blocks that were written last, which go to the disk when they make way.
+    CacheBack,
 }
 
 impl Role {
     /// All roles.
-    pub const ALL: [Self; 4] = [Self::None, Self::Metadata, Self::WriteBack, Self::Cache];
+    pub const ALL: [Self; 5] =
+        [Self::None, Self::Metadata, Self::WriteBack, Self::CacheThrough, Self::CacheBack];
 
     /// Name of the role.
     pub const fn name(self) -> &'static str {
@@ -29,8 +32,13 @@ impl Role {
             Self::None => "none",
             Self::Metadata => "metadata",
             Self::WriteBack => "write-back",
-            Self::Cache => "cache",
+            Self::CacheThrough => "cache-thru",
+            Self::CacheBack => "cache-back",
         }
+    }
+
+    fn is_cache(self) -> bool {
+        matches!(self, Self::CacheThrough | Self::CacheBack)
     }
 }
 
@@ -41,6 +49,8 @@ pub enum Target {
     Disk,
     /// The SSD, at this offset.
     Ssd(u64),
+    /// A disk of the record, at this offset: a block that makes way.
+    Home(usize, u64),
 }
 
 /// A part of a request.
@@ -67,6 +77,8 @@ pub struct Route {
     held: HashMap<(usize, u64), (u64, u64)>,
     /// Blocks by their last use.
     uses: BTreeMap<u64, (usize, u64)>,
+    /// Blocks of a cache that the disk does not have.
+    dirty: HashSet<(usize, u64)>,
     used: u64,
     clock: u64,
     /// Bytes of requests that the SSD could not take for want of room.
@@ -80,7 +92,8 @@ impl Route {
     pub fn new(role: Role, size_bytes: u64) -> Self {
         let slots = if role == Role::None { 0 } else { size_bytes / BLOCK_BYTES };
         let (held, uses) = (HashMap::new(), BTreeMap::new());
-        Self { role, slots, held, uses, used: 0, clock: 0, refused_bytes: 0, read_bytes: [0; 2] }
+        let dirty = HashSet::new();
+        Self { role, slots, held, uses, dirty, used: 0, clock: 0, refused_bytes: 0, read_bytes: [0; 2] }
     }
 
     /// Blocks that it holds, in bytes.
@@ -88,13 +101,17 @@ impl Route {
         (self.held.len() as u64).saturating_mul(BLOCK_BYTES)
     }
 
-    /// Blocks of data that wait on it, by disk and offset.
+    /// Blocks that wait on it for the disks, by disk and offset: metadata does if the SSD is a cache.
     pub fn waiting(&self, is_metadata: impl Fn(usize, u64) -> bool) -> Vec<(usize, u64)> {
-        if self.role != Role::WriteBack {
-            return Vec::new();
-        }
-        let blocks = self.held.keys().map(|(disk, block)| (*disk, block * BLOCK_BYTES));
-        let mut waiting: Vec<_> = blocks.filter(|(disk, offset)| !is_metadata(*disk, *offset)).collect();
+        let offset = |(disk, block): &(usize, u64)| (*disk, block * BLOCK_BYTES);
+        let mut waiting: Vec<_> = match self.role {
+            Role::WriteBack => {
+                let held = self.held.keys().map(offset);
+                held.filter(|(disk, offset)| !is_metadata(*disk, *offset)).collect()
+            }
+            Role::CacheBack => self.dirty.iter().map(offset).collect(),
+            Role::None | Role::Metadata | Role::CacheThrough => Vec::new(),
+        };
         waiting.sort_unstable();
         waiting
     }
@@ -135,22 +152,25 @@ impl Route {
             // Metadata that was there before is copied first.
             Role::Metadata => request.is_metadata,
             Role::WriteBack => request.is_metadata || is_write,
-            Role::Cache => true,
+            Role::CacheThrough | Role::CacheBack => true,
         };
         let was_held = self.held.contains_key(&key);
-        let slot = if takes || was_held { self.hold(key) } else { None };
+        let (slot, home) = if takes || was_held { self.hold(key) } else { (None, None) };
+        if slot.is_some() && is_write && self.role == Role::CacheBack {
+            self.dirty.insert(key);
+        }
         let on_ssd = |slot: u64| Target::Ssd(slot * BLOCK_BYTES + offset % BLOCK_BYTES);
         let operation = request.operation;
-        let parts = match (slot, self.role) {
+        let mut parts = match (slot, self.role) {
             (None, _) => {
                 self.refused_bytes += if takes { length } else { 0 };
                 vec![part(Target::Disk, at, length, operation, true)]
             }
-            (Some(slot), Role::Cache) if is_write => vec![
+            (Some(slot), Role::CacheThrough) if is_write => vec![
                 part(Target::Disk, at, length, operation, true),
                 part(on_ssd(slot), at, length, operation, false),
             ],
-            (Some(slot), Role::Cache) if !was_held => vec![
+            (Some(slot), role) if role.is_cache() && !is_write && !was_held => vec![
                 part(Target::Disk, at, length, operation, true),
                 part(on_ssd(slot), at, length, TraceOperation::Write, false),
             ],
@@ -160,32 +180,37 @@ impl Route {
             let is_disk = parts.first().is_some_and(|part| part.target == Target::Disk);
             self.read_bytes[usize::from(is_disk)] += length;
         }
+        let home = home.map(|(disk, block)| Target::Home(disk, block * BLOCK_BYTES));
+        parts.extend(home.map(|home| part(home, at, BLOCK_BYTES, TraceOperation::Write, false)));
         parts
     }
 
-    /// The slot of a block, which is used now. Only a cache gives up another one for it.
-    fn hold(&mut self, key: (usize, u64)) -> Option<u64> {
+    /// The slot of a block, which is used now, and the block that has to go home for it. Only a cache gives up blocks.
+    fn hold(&mut self, key: (usize, u64)) -> (Option<u64>, Option<(usize, u64)>) {
         self.clock += 1;
         if let Some((slot, last)) = self.held.get_mut(&key) {
             self.uses.remove(last);
             *last = self.clock;
             self.uses.insert(self.clock, key);
-            return Some(*slot);
+            return (Some(*slot), None);
         }
-        let slot = match () {
-            () if self.used < self.slots => {
-                self.used += 1;
-                self.used - 1
-            }
-            () if self.role == Role::Cache => {
-                let (_, oldest) = self.uses.pop_first()?;
-                self.held.remove(&oldest)?.0
-            }
-            () => return None,
+        let mut home = None;
+        let slot = if self.used < self.slots {
+            self.used += 1;
+            Some(self.used - 1)
+        } else if self.role.is_cache() {
+            self.uses.pop_first().and_then(|(_, oldest)| {
+                home = self.dirty.take(&oldest);
+                self.held.remove(&oldest).map(|(slot, _)| slot)
+            })
+        } else {
+            None
         };
-        self.held.insert(key, (slot, self.clock));
-        self.uses.insert(self.clock, key);
-        Some(slot)
+        if let Some(slot) = slot {
+            self.held.insert(key, (slot, self.clock));
+            self.uses.insert(self.clock, key);
+        }
+        (slot, home)
     }
 }
 

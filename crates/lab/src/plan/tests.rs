@@ -21,6 +21,8 @@ fn metadata_on_an_ssd_makes_syncs_faster_and_write_back_more_so() {
     assert!(time(Role::None) > 60 * 2 * 7_000_000, "two turns of the disk for each sync: {found:#?}");
     assert!(time(Role::Metadata) * 10 < time(Role::None) * 9, "{found:#?}");
     assert!(time(Role::WriteBack) * 3 < time(Role::Metadata), "{found:#?}");
+    assert!(time(Role::CacheBack) * 3 < time(Role::Metadata), "{found:#?}");
+    assert!(time(Role::CacheThrough) * 10 > time(Role::None) * 9, "its writes wait for the disk: {found:#?}");
     let write_back = &found[2];
     let (bytes, ns) = write_back.destage.expect("data waits");
     assert!(bytes >= 60 * (32 << 10) && ns > 0, "{found:#?}");
@@ -32,8 +34,16 @@ fn an_ssd_without_room_leaves_the_rest_to_the_disk() {
     let found = predictions(&synced(), MIB);
     assert_eq!(found[2].held_bytes, MIB);
     assert!(found[2].refused_bytes > 2 * MIB, "{found:#?}");
-    // A cache gives up old blocks for new ones.
-    assert_eq!((found[3].held_bytes, found[3].refused_bytes), (MIB, 0));
+    // A cache gives up old blocks for new ones: one that has them alone writes them to the disk first.
+    for cache in &found[3..] {
+        assert_eq!((cache.held_bytes, cache.refused_bytes), (MIB, 0));
+    }
+    let wide = &predictions(&synced(), 1 << 30)[4];
+    assert_eq!((wide.disks.writes, wide.disks.flushes), (0, 0), "{wide:#?}");
+    let waiting = |found: &Prediction| found.destage.expect("it writes back").0;
+    let written = wide.disks.written_bytes + waiting(wide);
+    assert!(found[4].disks.written_bytes + waiting(&found[4]) >= written, "{:#?}", found[4]);
+    assert!(waiting(&found[4]) <= MIB && found[4].disks.writes > 10, "{:#?}", found[4]);
 }
 
 #[test]
@@ -52,8 +62,10 @@ fn a_cache_serves_what_is_read_again() {
     let disk = TraceDisk { name: "sda".to_owned(), size_bytes: 0, is_fast: false };
     let found = predictions(&Trace::new(vec![disk], requests, 0), 256 * MIB);
     assert_eq!((found[0].read_share, found[3].read_share), (Some(0.0), Some(0.75)));
-    assert_eq!(found[3].disks.reads, 200);
-    assert!(found[3].waited_ns * 2 < found[0].waited_ns, "{found:#?}");
+    for cache in &found[3..] {
+        assert_eq!((cache.disks.reads, cache.disks.writes), (200, 0));
+        assert!(cache.waited_ns * 2 < found[0].waited_ns, "{found:#?}");
+    }
 }
 
 #[test]

@@ -21,7 +21,8 @@ ROLES OF THE SSD
   none        there is none: the disks alone, on which the prediction can be compared with the record
   metadata    it has the metadata of the filesystem, as `brindle tier apply` or placement give it
   write-back  metadata, and all writes of data, which wait there and are moved to the disks later
-  cache       copies of what was read or written last; each write also waits for the disk
+  cache-thru  copies of what was read or written last; each write also waits for the disk (`brindle cache create -p thru`)
+  cache-back  the same, but what is written goes to the disk when it makes way, or at the end (`-p back`)
 
   ELAPSED has the pauses of the program in it; WAITED is the sum of the latencies of all requests. NO ROOM are bytes that the
   SSD could not take at its size; DESTAGE is the time in which the disks take what waits at the end.
