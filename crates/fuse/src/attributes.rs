@@ -5,7 +5,9 @@ use brindle_fs::{Attributes, DirectoryEntry, FileType, Timestamp};
 /// Attributes for `stat`. Independent of the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
-    /// The number, unique in the mount.
+    /// Number that the kernel asks by.
+    pub(crate) node: u64,
+    /// Number that is shown, unique in the mount.
     pub(crate) ino: u64,
     pub(crate) kind: FileType,
     pub(crate) permissions: u16,
@@ -35,6 +37,7 @@ impl Stat {
     pub(crate) fn gone(ino: u64) -> Self {
         let never = Timestamp { seconds: 0, nanoseconds: 0 };
         Self {
+            node: ino,
             ino,
             kind: FileType::Regular,
             permissions: 0,
@@ -55,6 +58,7 @@ impl Stat {
     pub(crate) fn new(ino: u64, attributes: &Attributes) -> Self {
         let (major, minor) = attributes.device_numbers();
         Self {
+            node: ino,
             ino,
             kind: attributes.kind,
             permissions: u16::try_from(attributes.mode & PERMISSION_BITS).expect("twelve bits fit"),
@@ -75,6 +79,7 @@ impl Stat {
     /// Attributes known from a directory entry alone.
     pub(crate) fn of_entry(ino: u64, kind: FileType) -> Self {
         Self {
+            node: ino,
             ino,
             kind,
             permissions: 0,

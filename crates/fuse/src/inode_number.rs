@@ -6,7 +6,9 @@
 //! id from 65535 on, an inode number from 2^48 on) gets the next number of slot 65535, which it keeps while the
 //! kernel remembers it, and which is never used again.
 //!
-//! The root of the mount has two: the kernel calls it 1, `stat` shows the usual number.
+//! The root of the mount has two: the kernel calls it 1, `stat` shows the usual number. So has a file of a subvolume that is being
+//! received: the kernel never takes the size of a file that it has from a server, so it calls the file by a number of slot 65535
+//! until the subvolume is whole, and then by another one. Descriptors of the former go on.
 
 use brindle_fs::{InodeId, ObjectId, RootId};
 use std::collections::HashMap;
@@ -36,7 +38,18 @@ struct Overflow {
     /// Number of numbers given away.
     used: u64,
     by_inode: HashMap<InodeId, Remembered>,
+    /// Files that the kernel knows from the time when their subvolume was being received.
+    incoming: HashMap<InodeId, Remembered>,
     by_number: HashMap<u64, InodeId>,
+}
+
+/// The reason why an inode has no usual number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unusual {
+    /// Id or number beyond those of usual numbers.
+    Large,
+    /// Its subvolume is being received.
+    Incoming,
 }
 
 #[derive(Debug)]
@@ -61,16 +74,27 @@ impl InodeNumbers {
         if let Some(number) = usual_number(id) {
             return number;
         }
-        let mut overflow = self.overflow();
-        if let Some(remembered) = overflow.by_inode.get_mut(&id) {
-            remembered.lookups += 1;
-            return remembered.number;
+        self.overflow().remember(id, Unusual::Large)
+    }
+
+    /// The same for a regular file of a subvolume that is being received: a number of its own.
+    pub(crate) fn remember_incoming(&self, id: InodeId) -> u64 {
+        self.overflow().remember(id, Unusual::Incoming)
+    }
+
+    /// Number of a file from the time when its subvolume was being received, while the kernel remembers it.
+    pub(crate) fn incoming(&self, id: InodeId) -> Option<u64> {
+        self.overflow().incoming.get(&id).map(|remembered| remembered.number)
+    }
+
+    /// Returns true for a number of a file from that time.
+    pub(crate) fn is_incoming(&self, number: u64) -> bool {
+        if number >> SLOT_SHIFT != OVERFLOW_SLOT {
+            return false;
         }
-        overflow.used += 1;
-        let number = OVERFLOW_SLOT << SLOT_SHIFT | overflow.used;
-        overflow.by_inode.insert(id, Remembered { number, lookups: 1 });
-        overflow.by_number.insert(number, id);
-        number
+        let overflow = self.overflow();
+        let id = overflow.by_number.get(&number);
+        id.is_some_and(|id| overflow.incoming.get(id).is_some_and(|incoming| incoming.number == number))
     }
 
     /// The kernel has forgotten an inode this many times.
@@ -82,11 +106,17 @@ impl InodeNumbers {
         let Some(id) = overflow.by_number.get(&number).copied() else {
             return;
         };
-        if let Some(remembered) = overflow.by_inode.get_mut(&id) {
+        for why in [Unusual::Large, Unusual::Incoming] {
+            let numbers = overflow.numbers(why);
+            let Some(remembered) = numbers.get_mut(&id).filter(|remembered| remembered.number == number)
+            else {
+                continue;
+            };
             remembered.lookups = remembered.lookups.saturating_sub(lookups);
             if remembered.lookups == 0 {
-                overflow.by_inode.remove(&id);
+                numbers.remove(&id);
                 overflow.by_number.remove(&number);
+                return;
             }
         }
     }
@@ -99,7 +129,9 @@ impl InodeNumbers {
         if id == self.root {
             return Some(OVERFLOW_SLOT << SLOT_SHIFT);
         }
-        self.overflow().by_inode.get(&id).map(|remembered| remembered.number)
+        let overflow = self.overflow();
+        let found = overflow.by_inode.get(&id).or_else(|| overflow.incoming.get(&id));
+        found.map(|remembered| remembered.number)
     }
 
     /// Number of an inode in the kernel; `None` if the kernel can't know it.
@@ -125,6 +157,27 @@ impl InodeNumbers {
 
     fn overflow(&self) -> MutexGuard<'_, Overflow> {
         self.overflow.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Overflow {
+    fn numbers(&mut self, why: Unusual) -> &mut HashMap<InodeId, Remembered> {
+        match why {
+            Unusual::Large => &mut self.by_inode,
+            Unusual::Incoming => &mut self.incoming,
+        }
+    }
+
+    fn remember(&mut self, id: InodeId, why: Unusual) -> u64 {
+        if let Some(remembered) = self.numbers(why).get_mut(&id) {
+            remembered.lookups += 1;
+            return remembered.number;
+        }
+        self.used += 1;
+        let number = OVERFLOW_SLOT << SLOT_SHIFT | self.used;
+        self.numbers(why).insert(id, Remembered { number, lookups: 1 });
+        self.by_number.insert(number, id);
+        number
     }
 }
 
@@ -213,6 +266,25 @@ mod tests {
         assert_eq!(numbers.remember(inode(256, 257)), 256 << 48 | 257);
         assert_eq!(numbers.remember(inode(5, 256)), ROOT_NODE);
         assert_eq!(numbers.shown(inode(5, 256)), Some(256));
+    }
+
+    #[test]
+    fn a_file_that_is_received_has_a_number_of_its_own_until_the_kernel_forgets_it() {
+        let numbers = InodeNumbers::new(inode(5, 256));
+        for id in [inode(300, 257), inode(0x1_0000, 257)] {
+            let first = numbers.remember_incoming(id);
+            assert_eq!(numbers.remember_incoming(id), first);
+            let whole = numbers.remember(id);
+            assert_ne!(whole, first);
+            assert_eq!((numbers.inode(first), numbers.inode(whole)), (Some(id), Some(id)));
+            assert_eq!((numbers.is_incoming(first), numbers.is_incoming(whole)), (true, false));
+            assert_eq!(numbers.shown(id), Some(whole));
+            numbers.forget(first, 1);
+            assert_eq!(numbers.incoming(id), Some(first));
+            numbers.forget(first, 1);
+            assert_eq!((numbers.incoming(id), numbers.inode(first)), (None, None));
+            assert_eq!((numbers.inode(whole), numbers.is_incoming(first)), (Some(id), false));
+        }
     }
 
     #[test]

@@ -158,11 +158,13 @@ fn a_subvolume_that_was_seen_half_received_is_seen_whole_afterwards() {
     assert!(!to.at("one").exists(), "the kernel remembers that");
     let mut receive = start(&["receive", text(&to.place)], Stdio::piped(), Stdio::piped());
     let mut input = receive.stdin.take().expect("piped");
-    let mut held = None;
+    let (mut held, mut file, mut writer) = (None, None, None);
     for part in bytes.chunks(bytes.len() / 40) {
         input.write_all(part).expect("it is taken");
         std::thread::sleep(Duration::from_millis(10));
         held = held.or_else(|| std::fs::File::open(to.at("one/a")).ok());
+        file = file.or_else(|| std::fs::File::open(to.at("one/a/large")).ok());
+        writer = writer.or_else(|| std::fs::OpenOptions::new().append(true).open(to.at("one/a/large")).ok());
         // Whatever is there at this moment.
         let mut left = vec![to.at("one")];
         while let Some(path) = left.pop() {
@@ -181,7 +183,19 @@ fn a_subvolume_that_was_seen_half_received_is_seen_whole_afterwards() {
     let names = |path: &Path| std::fs::read_dir(path).expect("it can be listed").count();
     assert_eq!(names(Path::new(&format!("/proc/self/fd/{}", held.as_raw_fd()))), names(&from.at("one/a")));
     assert_eq!(held.metadata().expect("it answers").ino(), to.at("one/a").metadata().expect("there").ino());
-    drop(held);
+    // Files that were open go on too: they are read to the end, and take no more.
+    let (mut file, mut writer) = (file.expect("it was there"), writer.expect("it was there"));
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).expect("it can be read");
+    assert!(bytes == std::fs::read(from.at("one/a/large")).expect("there"), "{} bytes", bytes.len());
+    assert_eq!(
+        file.metadata().expect("it answers").ino(),
+        to.at("one/a/large").metadata().expect("there").ino()
+    );
+    let refused = writer.write(b"more").expect_err("the subvolume is read-only");
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    assert!(std::fs::read(to.at("one/a/large")).expect("there") == bytes);
+    drop((held, file, writer));
     to.end();
     from.end();
 }

@@ -20,22 +20,17 @@ use std::time::Duration;
 /// Time for which the kernel may keep answers: it makes every change itself, or is told of it.
 pub(super) const TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Changed in the generation of a file while its subvolume is being received: of a file that it has, the kernel never takes another
-/// size from us, so afterwards it is to be another file, and descriptors of the former fail. Directories stay what they are. It
-/// compares 32 bits.
-const INCOMING: u64 = 1 << 31;
-
 /// The pages that the kernel is asked for first, and next if a file still has no blocks.
 const PAGES: [std::ops::Range<u64>; 2] = [0..1 << 20, 0..u64::MAX];
 
 impl Adapter {
     /// Time for which the kernel may keep the attributes in the next answer.
     pub(super) fn ttl(&self, stat: &Stat) -> Duration {
-        if self.operations.incoming.has(stat.ino) {
+        if self.operations.nodes.is_incoming(stat.node) {
             return Duration::ZERO;
         }
         match stat.kind {
-            FileType::Regular if self.operations.refusals.has(stat.ino) => Duration::ZERO,
+            FileType::Regular if self.operations.refusals.has(stat.node) => Duration::ZERO,
             FileType::Regular if self.operations.pages.tells_unsettled(stat) => UNSETTLED_TTL,
             _ => TTL,
         }
@@ -43,15 +38,10 @@ impl Adapter {
 
     /// A name and its inode, as the kernel may keep them.
     pub(super) fn entry(&self, stat: &Stat) -> Entry {
-        let attributes_ttl = if stat.ino == 0 { TTL } else { self.ttl(stat) };
-        let (name_ttl, generation) = if self.operations.incoming.has(stat.ino) {
-            let changed = if stat.kind == FileType::Regular { INCOMING } else { 0 };
-            (Duration::ZERO, stat.generation ^ changed)
-        } else {
-            (TTL, stat.generation)
-        };
+        let attributes_ttl = if stat.node == 0 { TTL } else { self.ttl(stat) };
+        let name_ttl = if self.operations.nodes.is_incoming(stat.node) { Duration::ZERO } else { TTL };
         let attributes = attributes_of(stat);
-        Entry { node: stat.ino, generation, name_ttl, attributes_ttl, attributes }
+        Entry { node: stat.node, generation: stat.generation, name_ttl, attributes_ttl, attributes }
     }
 
     pub(super) fn reply_entry(&self, made: Result<Stat, Errno>, reply: Reply<kind::Entry>) {
@@ -124,7 +114,7 @@ impl Adapter {
     fn may_lack_pages(&self, stat: &Stat) -> bool {
         stat.kind == FileType::Regular
             && stat.blocks == 0
-            && self.operations.files.has_writer(stat.ino).unwrap_or(false)
+            && self.operations.files.has_writer(stat.node).unwrap_or(false)
     }
 
     fn gather_pages_first(&self, before: Stat, answer: impl FnOnce(Duration, &Stat) + Send + 'static) {
@@ -132,8 +122,8 @@ impl Adapter {
         self.stale_pages.run(Box::new(move |own| {
             let mut stat = before;
             for range in &PAGES {
-                operations.pages.forget(own, before.ino, range);
-                stat = operations.nodes.stat(before.ino).unwrap_or(before);
+                operations.pages.forget(own, before.node, range);
+                stat = operations.nodes.stat(before.node).unwrap_or(before);
                 if stat.blocks > 0 {
                     break;
                 }

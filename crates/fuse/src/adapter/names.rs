@@ -72,7 +72,8 @@ impl Adapter {
         let found = self.operations.names.lookup(parent, name)?;
         // The number 0 says that there is nothing, and that this may be remembered.
         let entry = self.entry(&found.unwrap_or(Stat::of_entry(0, FileType::Regular)));
-        let name_ttl = if self.operations.incoming.has(parent) { Duration::ZERO } else { entry.name_ttl };
+        let name_ttl =
+            if self.operations.nodes.is_incoming(parent) { Duration::ZERO } else { entry.name_ttl };
         Ok(Entry { name_ttl, ..entry })
     }
 
@@ -81,6 +82,7 @@ impl Adapter {
     }
 
     fn created(&self, (stat, handle): (Stat, u64), flags: OFlags) -> (Entry, Opened) {
-        (self.entry(&stat), Opened { handle, answers: open_answers(flags, false) })
+        let is_past_cache = self.operations.nodes.is_incoming(stat.node);
+        (self.entry(&stat), Opened { handle, answers: open_answers(flags, is_past_cache) })
     }
 }

@@ -53,6 +53,7 @@ impl InodeAttributes {
         let change =
             &AttributeChange { drop_set_group_id, by_writer: by_handle && change.size.is_some(), ..*change };
         if change.size.is_some() {
+            self.nodes.check_changeable(node)?;
             number(self.filesystem.check_change(id, change))?;
             let right = |before: &Attributes| caller.set_id_right(before.gid);
             number(self.privileges.drop_for(node, &self.filesystem.inode(id), right))?;
@@ -63,7 +64,7 @@ impl InodeAttributes {
                 if !brings_times_home(change) {
                     self.durability.settle_inode(&attributes)?;
                 }
-                Ok(Stat::new(self.nodes.shown(id), &attributes))
+                Ok(self.nodes.stat_of(node, &attributes))
             }
             // Times that the kernel has kept come home when the last name is gone already (replaced by `rename`, say).
             // They are invisible now; an error would be reported to the next sync of the filesystem.
@@ -79,7 +80,7 @@ impl InodeAttributes {
                     && change.accessed.is_none()
                     && self.files.is_written(id) =>
             {
-                Ok(Stat::new(self.nodes.shown(id), &number(self.filesystem.attributes(id))?))
+                Ok(self.nodes.stat_of(node, &number(self.filesystem.attributes(id))?))
             }
             Err(error) => Err(error),
         }

@@ -108,7 +108,7 @@ impl Contents {
         bytes: &[u8],
     ) -> Result<usize, Errno> {
         let only_appends = self.append_only.binds(handle);
-        let written = self.files.with_file(node, handle, |file| match origin {
+        let written = self.files.with_changed_file(node, handle, |file| match origin {
             WriteOrigin::PageCache => self.append_only.write_pages(file, only_appends, offset, bytes),
             WriteOrigin::Program { caller, keeps_set_ids } => {
                 self.append_only.check(file, only_appends, offset)?;
@@ -132,7 +132,7 @@ impl Contents {
         mode: i32,
     ) -> Result<(), Errno> {
         let mode = allocate_mode(mode).ok_or(Errno::OPNOTSUPP)?;
-        self.files.with_file(node, handle, |file| {
+        self.files.with_changed_file(node, handle, |file| {
             match mode {
                 AllocateMode::Allocate | AllocateMode::AllocateKeepSize => {
                     self.filesystem.check_writable(file.id())?;
@@ -171,7 +171,7 @@ impl Contents {
                     length,
                 })
             };
-            Ok(self.files.with_file(node, handle, copy))
+            Ok(self.files.with_changed_file(node, handle, copy))
         })??;
         self.invalidations.note_write(node);
         self.durability.settle_contents(node, handle, false)?;

@@ -1,7 +1,6 @@
 //! Open directories, and listing what they hold.
 
 use super::access_times::AccessTimes;
-use super::incoming::Incoming;
 use super::nodes::Nodes;
 use crate::attributes::{Stat, offset_behind};
 use crate::directory_handles::{DirectoryHandle, DirectoryHandles};
@@ -35,7 +34,6 @@ pub(crate) type Emit<'a> = dyn FnMut(Listed<'_>) -> ControlFlow<()> + 'a;
 pub(crate) struct Directories {
     filesystem: Arc<Filesystem>,
     nodes: Arc<Nodes>,
-    incoming: Arc<Incoming>,
     access_times: Arc<AccessTimes>,
     handles: DirectoryHandles,
 }
@@ -44,17 +42,16 @@ impl Directories {
     pub(super) fn new(
         filesystem: Arc<Filesystem>,
         nodes: Arc<Nodes>,
-        incoming: Arc<Incoming>,
         access_times: Arc<AccessTimes>,
     ) -> Self {
-        Self { filesystem, nodes, incoming, access_times, handles: DirectoryHandles::default() }
+        Self { filesystem, nodes, access_times, handles: DirectoryHandles::default() }
     }
 
     /// Opens a directory, which stays until it is closed. Answers its handle, and whether the kernel is to keep what is
     /// listed by it.
     pub(crate) fn open(&self, node: u64) -> Result<(u64, bool), Errno> {
         let handle = DirectoryHandle::new(number(self.filesystem.acquire(self.nodes.inode(node)?))?);
-        let fills_cache = handle.fills_cache() && !self.incoming.has(node);
+        let fills_cache = handle.fills_cache() && !self.nodes.is_incoming(node);
         Ok((self.handles.add(handle), fills_cache))
     }
 
@@ -157,13 +154,14 @@ impl Directories {
         let inodes: Vec<_> = entries.iter().map(|entry| entry.inode).collect();
         let attributes = self.filesystem.attributes_of(&inodes);
         for (entry, attributes) in entries.iter().zip(attributes) {
-            let ino = self.nodes.remember(entry.inode);
+            let node = self.nodes.remember(entry.inode, entry.kind);
+            let ino = self.nodes.shown(entry.inode);
             let stat = match attributes {
-                Ok(attributes) => Some(Stat::new(ino, &attributes)),
+                Ok(attributes) => Some(self.nodes.stat_of(node, &attributes)),
                 Err(error) => {
                     errno_of(&error);
                     // The kernel is not told of the node.
-                    self.nodes.forget_unanswered(ino);
+                    self.nodes.forget_unanswered(node);
                     None
                 }
             };
@@ -171,7 +169,7 @@ impl Directories {
             let taken = emit(Listed { name: &entry.name, ino, kind: entry.kind, offset, stat });
             if taken.is_break() {
                 if stat.is_some() {
-                    self.nodes.forget_unanswered(ino);
+                    self.nodes.forget_unanswered(node);
                 }
                 return taken;
             }

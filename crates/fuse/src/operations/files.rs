@@ -65,6 +65,17 @@ impl Files {
         }
     }
 
+    /// The same with an open file that is about to be changed.
+    pub(super) fn with_changed_file<T>(
+        &self,
+        node: u64,
+        handle: u64,
+        act: impl FnOnce(&OpenFile) -> Result<T, FsError>,
+    ) -> Result<T, Errno> {
+        self.nodes.check_changeable(node)?;
+        self.with_file(node, handle, act)
+    }
+
     /// The file of a node, opened if need be. It is kept for the next request only where no file can lose its name: an
     /// open file keeps its inode.
     pub(super) fn without_handle(&self, node: u64) -> Result<Arc<OpenFile>, Errno> {

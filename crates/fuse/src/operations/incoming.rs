@@ -1,16 +1,14 @@
 //! Subvolumes that are being received. They change without the kernel's doing, so it keeps nothing of them: no names, attributes,
 //! or pages, until they are whole.
 
-use super::nodes::Nodes;
 use brindle_fs::RootId;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Subvolumes that are being received.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Incoming {
-    nodes: Arc<Nodes>,
     /// True if there is one: most requests need know no more.
     is_any: AtomicBool,
     trees: Mutex<BTreeSet<RootId>>,
@@ -24,14 +22,14 @@ pub(super) struct Arrival {
 }
 
 impl Incoming {
-    pub(super) fn new(nodes: Arc<Nodes>) -> Self {
-        Self { nodes, is_any: AtomicBool::new(false), trees: Mutex::default() }
+    /// Returns true if there is one.
+    pub(super) fn is_any(&self) -> bool {
+        self.is_any.load(Ordering::Acquire)
     }
 
-    /// Returns true if a node is in such a subvolume.
-    pub(crate) fn has(&self, node: u64) -> bool {
-        self.is_any.load(Ordering::Acquire)
-            && self.nodes.inode(node).is_ok_and(|id| self.trees().contains(&id.tree))
+    /// Returns true if a subvolume is one of them.
+    pub(super) fn has(&self, tree: RootId) -> bool {
+        self.is_any() && self.trees().contains(&tree)
     }
 
     /// Begins with one.

@@ -74,7 +74,7 @@ impl Invalidations {
 
     /// Notes that the kernel is told attributes of a file. Returns true if the file was written lately.
     pub(super) fn note_told(&self, stat: &Stat) -> bool {
-        self.recent_writes.tell(stat.ino, stat.blocks)
+        self.recent_writes.tell(stat.node, stat.blocks)
     }
 
     /// Makes the kernel drop the allocated size of a file, if it was told another.

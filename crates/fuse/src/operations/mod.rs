@@ -17,9 +17,9 @@
 //! durability      Durability: fsync, syncfs, and what is due before an answer    write_refusals  WriteRefusals
 //! pages           KernelPages: contents that the kernel has                      privileges      Privileges
 //! invalidations   Invalidations: what the kernel is told to drop                 access_times    AccessTimes
-//! files           Files: open files, by handle                                 incoming  Incoming: what is received
+//! files           Files: open files, by handle
 //! nodes           Nodes: inodes by the numbers of the kernel
-//! mode            MountMode: written or not, at rest or not
+//! mode            MountMode: written or not, at rest or not                    incoming  Incoming: what is received
 //! ```
 
 mod access_times;
@@ -96,7 +96,6 @@ pub(crate) struct Operations {
     pub(crate) mode: Arc<MountMode>,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) files: Arc<Files>,
-    pub(crate) incoming: Arc<Incoming>,
     pub(crate) invalidations: Arc<Invalidations>,
     pub(crate) pages: Arc<KernelPages>,
     pub(crate) durability: Arc<Durability>,
@@ -119,7 +118,6 @@ struct Base {
     mode: Arc<MountMode>,
     nodes: Arc<Nodes>,
     files: Arc<Files>,
-    incoming: Arc<Incoming>,
     invalidations: Arc<Invalidations>,
     pages: Arc<KernelPages>,
     durability: Arc<Durability>,
@@ -134,9 +132,9 @@ impl Base {
         let fs = || filesystem.clone();
         let is_written = filesystem.is_writable() && !options.read_only;
         let mode = Arc::new(MountMode::new(is_written, options.commit_interval));
-        let nodes = Arc::new(Nodes::new(fs(), mode.clone()));
+        let incoming = Arc::<Incoming>::default();
+        let nodes = Arc::new(Nodes::new(fs(), mode.clone(), incoming.clone()));
         let files = Arc::new(Files::new(fs(), mode.clone(), nodes.clone()));
-        let incoming = Arc::new(Incoming::new(nodes.clone()));
         let invalidations = Arc::new(Invalidations::new(nodes.clone()));
         let pages = Arc::new(KernelPages::new(nodes.clone(), files.clone(), invalidations.clone()));
         let durability = Arc::new(Durability::new(
@@ -163,13 +161,12 @@ impl Base {
             nodes.clone(),
             pages.clone(),
             invalidations.clone(),
-            incoming.clone(),
+            incoming,
         )?);
         Ok(Self {
             mode,
             nodes,
             files,
-            incoming,
             invalidations,
             pages,
             durability,
@@ -189,13 +186,12 @@ impl Operations {
     pub(crate) fn new(filesystem: &Arc<Filesystem>, options: &MountOptions) -> std::io::Result<Self> {
         let fs = || filesystem.clone();
         let base = Base::new(filesystem, options)?;
-        let Base { mode, nodes, files, incoming, invalidations, pages, durability, .. } = base;
+        let Base { mode, nodes, files, invalidations, pages, durability, .. } = base;
         let Base { access_times, privileges, attributes, streams, .. } = base;
         let openings = Arc::new(Openings::new(
             fs(),
             nodes.clone(),
             files.clone(),
-            incoming.clone(),
             invalidations.clone(),
             attributes.clone(),
         ));
@@ -236,12 +232,11 @@ impl Operations {
         Ok(Self {
             refusals: WriteRefusals::new(fs(), nodes.clone(), files.clone(), invalidations.clone()),
             xattrs: Xattrs::new(fs(), nodes.clone(), privileges, durability.clone()),
-            directories: Directories::new(fs(), nodes.clone(), incoming.clone(), access_times),
+            directories: Directories::new(fs(), nodes.clone(), access_times),
             names: Names::new(fs(), nodes.clone(), files.clone(), durability.clone(), openings.clone()),
             mode,
             nodes,
             files,
-            incoming,
             invalidations,
             pages,
             durability,

@@ -99,6 +99,7 @@ impl Names {
         new: &NewInode<'_>,
         how: Opened,
     ) -> Result<(Stat, u64), Errno> {
+        let how = self.opened_in(parent, how);
         let parent = self.nodes.inode(parent)?;
         let (made, file) = number(self.filesystem.create_open(parent, name, new))?;
         let handle = self.files.add(file, how);
@@ -117,6 +118,7 @@ impl Names {
         new: &NewInode<'_>,
         how: Opened,
     ) -> Result<(Stat, u64), Errno> {
+        let how = self.opened_in(parent, how);
         let (made, hold) = number(self.filesystem.create_unnamed(self.nodes.inode(parent)?, new))?;
         let file = match number(self.filesystem.open_known(&made)) {
             Ok(file) => file,
@@ -126,8 +128,14 @@ impl Names {
             }
         };
         let stat = self.nodes.remembered(&made);
-        self.nodes.keep(stat.ino, hold);
+        self.nodes.keep(stat.node, hold);
         Ok((stat, self.files.add(file, how)))
+    }
+
+    /// Way in which a file is opened that is made in this directory.
+    fn opened_in(&self, parent: u64, mut how: Opened) -> Opened {
+        how.is_past_cache |= self.nodes.is_incoming(parent);
+        how
     }
 
     /// Gives a node one more name. The kernel is told of it once more.

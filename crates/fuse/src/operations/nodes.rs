@@ -1,11 +1,12 @@
 //! Nodes: inodes by the numbers that the kernel knows them by, for as long as it does.
 
+use super::incoming::Incoming;
 use super::mode::MountMode;
 use crate::attributes::Stat;
 use crate::errno::number;
 use crate::inode_number::InodeNumbers;
 use crate::nameless::NamelessNodes;
-use brindle_fs::{Attributes, Filesystem, InodeHold, InodeId};
+use brindle_fs::{Attributes, FileType, Filesystem, InodeHold, InodeId};
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ const UNKNOWN_INO: u64 = 0xffff_ffff;
 pub(crate) struct Nodes {
     filesystem: Arc<Filesystem>,
     mode: Arc<MountMode>,
+    incoming: Arc<Incoming>,
     numbers: InodeNumbers,
     nameless: NamelessNodes,
 }
@@ -28,9 +30,9 @@ pub(super) struct Leaving {
 }
 
 impl Nodes {
-    pub(super) fn new(filesystem: Arc<Filesystem>, mode: Arc<MountMode>) -> Self {
+    pub(super) fn new(filesystem: Arc<Filesystem>, mode: Arc<MountMode>, incoming: Arc<Incoming>) -> Self {
         let numbers = InodeNumbers::new(filesystem.root());
-        Self { filesystem, mode, numbers, nameless: NamelessNodes::default() }
+        Self { filesystem, mode, incoming, numbers, nameless: NamelessNodes::default() }
     }
 
     /// The inode of a node.
@@ -38,9 +40,30 @@ impl Nodes {
         self.numbers.inode(node).ok_or(Errno::STALE)
     }
 
+    /// Returns true if the kernel is to keep nothing of a node: its subvolume is being received, or was when the kernel was told of
+    /// the node.
+    pub(crate) fn is_incoming(&self, node: u64) -> bool {
+        self.is_received(node) || self.numbers.is_incoming(node)
+    }
+
+    fn is_received(&self, node: u64) -> bool {
+        self.incoming.is_any() && self.inode(node).is_ok_and(|id| self.incoming.has(id.tree))
+    }
+
+    /// Refuses to change contents by a node that a file had while its subvolume was being received, afterwards: the kernel has
+    /// another one for the file, whose pages and size would not follow.
+    pub(super) fn check_changeable(&self, node: u64) -> Result<(), Errno> {
+        if !self.numbers.is_incoming(node) || self.is_received(node) {
+            return Ok(());
+        }
+        let is_read_only = number(self.filesystem.is_subvolume_read_only(self.inode(node)?.tree))?;
+        Err(if is_read_only { Errno::ROFS } else { Errno::IO })
+    }
+
     /// Node of an inode; `None` if the kernel can't know it.
     pub(super) fn known(&self, id: InodeId) -> Option<u64> {
-        self.numbers.known(id)
+        let incoming = if self.incoming.has(id.tree) { self.numbers.incoming(id) } else { None };
+        incoming.or_else(|| self.numbers.known(id))
     }
 
     /// The number that stat(2) and listings show.
@@ -52,17 +75,26 @@ impl Nodes {
     pub(crate) fn stat(&self, node: u64) -> Result<Stat, Errno> {
         let id = self.inode(node)?;
         let attributes = number(self.filesystem.attributes(id))?;
-        Ok(Stat::new(self.shown(id), &attributes))
+        Ok(self.stat_of(node, &attributes))
+    }
+
+    /// Attributes of a node, which are known.
+    pub(super) fn stat_of(&self, node: u64, attributes: &Attributes) -> Stat {
+        Stat { node, ..Stat::new(self.shown(attributes.id), attributes) }
     }
 
     /// Node of an inode that the kernel is told of, and remembers.
-    pub(super) fn remember(&self, id: InodeId) -> u64 {
-        self.numbers.remember(id)
+    pub(super) fn remember(&self, id: InodeId, kind: FileType) -> u64 {
+        if kind == FileType::Regular && self.incoming.has(id.tree) {
+            self.numbers.remember_incoming(id)
+        } else {
+            self.numbers.remember(id)
+        }
     }
 
     /// Attributes for an answer by which the kernel remembers the node.
     pub(super) fn remembered(&self, attributes: &Attributes) -> Stat {
-        Stat::new(self.remember(attributes.id), attributes)
+        self.stat_of(self.remember(attributes.id, attributes.kind), attributes)
     }
 
     /// Notes that the kernel has forgotten a node this many times. Returns the hold that was kept for it, to be

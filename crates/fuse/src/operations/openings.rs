@@ -2,7 +2,6 @@
 
 use super::attributes::InodeAttributes;
 use super::files::Files;
-use super::incoming::Incoming;
 use super::invalidations::Invalidations;
 use super::nodes::Nodes;
 use crate::errno::number;
@@ -19,7 +18,6 @@ pub(crate) struct Openings {
     filesystem: Arc<Filesystem>,
     nodes: Arc<Nodes>,
     files: Arc<Files>,
-    incoming: Arc<Incoming>,
     invalidations: Arc<Invalidations>,
     attributes: Arc<InodeAttributes>,
 }
@@ -29,11 +27,10 @@ impl Openings {
         filesystem: Arc<Filesystem>,
         nodes: Arc<Nodes>,
         files: Arc<Files>,
-        incoming: Arc<Incoming>,
         invalidations: Arc<Invalidations>,
         attributes: Arc<InodeAttributes>,
     ) -> Self {
-        Self { filesystem, nodes, files, incoming, invalidations, attributes }
+        Self { filesystem, nodes, files, invalidations, attributes }
     }
 
     /// Opens a file. Answers its handle, and whether the kernel is to hand over each read and write at once, past its cache.
@@ -41,12 +38,13 @@ impl Openings {
         let attributes = number(self.filesystem.attributes(self.nodes.inode(node)?))?;
         let is_truncated = flags.contains(OFlags::TRUNC);
         if is_truncated || flags.intersects(OFlags::WRONLY | OFlags::RDWR) {
+            self.nodes.check_changeable(node)?;
             self.require_writable(&attributes, flags)?;
         }
         let is_marked = attributes.flags.contains(InodeFlags::SYNC);
         let mut how = Opened::from(flags);
         how.is_synchronous |= is_marked;
-        let is_past_cache = is_marked && how.writes || self.incoming.has(node);
+        let is_past_cache = is_marked && how.writes || self.nodes.is_incoming(node);
         how.is_past_cache |= is_past_cache;
         let handle = self.files.open_known(&attributes, how)?;
         if is_truncated {

@@ -40,6 +40,6 @@ impl KernelPages {
     /// Notes that the kernel is told attributes of a file. Returns true if they may change without the kernel's doing: the file
     /// was written lately, or may be without our knowing.
     pub(crate) fn tells_unsettled(&self, stat: &Stat) -> bool {
-        self.invalidations.note_told(stat) || self.files.has_writer(stat.ino).unwrap_or(false)
+        self.invalidations.note_told(stat) || self.files.has_writer(stat.node).unwrap_or(false)
     }
 }
