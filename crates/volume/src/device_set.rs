@@ -32,7 +32,7 @@ impl DeviceSet {
 
     /// Returns true if another set has each device of this one.
     pub fn is_subset(&self, other: &Self) -> bool {
-        self.intersection(&other.complement()).is_empty()
+        self.without(other).is_empty()
     }
 
     /// The devices of either set.
@@ -52,6 +52,12 @@ impl DeviceSet {
             (true, true) => (named | others, true),
         };
         Self { named, is_of_others }
+    }
+
+    /// The devices of this set that are not in another one.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Self {
+        self.intersection(&other.complement())
     }
 
     /// The devices that are not in the set.

@@ -39,6 +39,8 @@
 //! - Of a device that was torn when the mount began, the first copy is made whole before the others are written. Of one that
 //!   was asleep then by a first copy that is whole, the others may be torn: they are made whole before the first is written.
 //! - To name holders changes one sector of a superblock of the same generation, which can't be torn.
+//! - A device that lacks the new root is stale once others have the new superblock and it has not. So if the pool can't do without
+//!   such a device, its superblock comes first: if that fails, no device has one, and the pool is as of the last commit.
 //! - The root of the new transaction is on devices that were written. So of a pool that can lose some devices, what is
 //!   left has the new superblock; a superblock that a device fails to take goes to the sleepers too.
 
@@ -131,8 +133,8 @@ impl Transactions {
         !self.store.volume().is_whole() || !self.store.volume().devices_to_mark().is_empty()
     }
 
-    /// Superblocks of devices that have just joined or replaced others, durable before the others are written; first superblocks of bulk devices,
-    /// flush, those of the other devices, flush; the other superblocks: these are durable with the next flush, which comes
+    /// Superblocks of devices that have just joined or replaced others, durable before the others are written; first superblocks of
+    /// devices that failed to take tree blocks and can't be done without, flush; those of bulk devices, flush; those of the other devices, flush; the other superblocks: these are durable with the next flush, which comes
     /// before the first ones are written again.
     fn write_superblocks_of(&self, frozen: &Frozen, part: &Part) -> Result<(), TreeError> {
         let (volume, devices) = (self.store.volume(), &part.devices);
@@ -145,7 +147,9 @@ impl Transactions {
         volume.introduce_devices(&superblock, &frozen.devices);
         volume.announce_renumbered(&superblock, &frozen.devices)?;
         volume.retire_replaced(superblock.generation)?;
-        for set in self.apart(devices).iter().filter(|set| !set.is_empty()) {
+        let first = volume.indispensable_devices().intersection(devices);
+        let rest = self.apart(&devices.without(&first));
+        for set in std::iter::once(&first).chain(&rest).filter(|set| !set.is_empty()) {
             volume.write_superblocks(&superblock, &frozen.devices, SuperblockCopies::First, set)?;
             volume.flush(set)?;
             superblock.add_holders(volume.holders(superblock.generation));

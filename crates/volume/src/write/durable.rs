@@ -126,6 +126,12 @@ impl Volume {
         Err(WriteError::Behind { devices })
     }
 
+    /// Devices that lack writes which they failed to take, of tree blocks alone, if not everything could be read without these devices.
+    pub fn indispensable_devices(&self) -> DeviceSet {
+        let lacking = self.devices_where(|member| !member.lost_writes.is_empty());
+        if self.check_bears_loss_of(&lacking).is_ok() { DeviceSet::default() } else { lacking }
+    }
+
     /// Before another first superblock is written to the devices of a set: makes the other copies of those whole that were
     /// found asleep by their first one, durably and once. A crash before the pool was opened may have torn these.
     pub fn settle_copies(&self, template: &Superblock, set: &DeviceSet) -> Result<(), WriteError> {
@@ -252,16 +258,18 @@ impl Volume {
 
     /// Writes the first superblock of every device of a set, and makes it durable: that of the last commit, pointing to
     /// another log. Of its generation there is one without, or with an older one, on a device that fails; so none of the
-    /// set may, and none of the pool may be behind. The devices outside of the set keep such a superblock. The set was
-    /// flushed before, so that the other copies of the last commit are durable on it.
+    /// set may, and none of the pool may lack a write that it failed to take: a block of the log, which is taken for that of a device
+    /// that was away. The devices outside of the set keep such a superblock. The set was flushed before, so that the other
+    /// copies of the last commit are durable on it.
     pub fn write_log_superblocks(&self, template: &Superblock, set: &DeviceSet) -> Result<(), WriteError> {
         if !self.is_writable() {
             return Err(WriteError::ReadOnly);
         }
         self.check_flushed()?;
         let pool = self.snapshot();
-        if let Some(index) = pool.behind().first() {
-            return Err(WriteError::Behind { devices: vec![pool.devices[*index].name()] });
+        let lacks = |member: &&PoolDevice| member.writable.is_some() && !member.lost_writes.is_empty();
+        if let Some(member) = pool.devices.iter().find(lacks) {
+            return Err(WriteError::Behind { devices: vec![member.name()] });
         }
         let members = Member::of(&pool, set);
         for one in &members {

@@ -173,3 +173,35 @@ fn reads_of_compressed_contents_beside_failing_devices_are_right_or_fail() {
     }
     assert!(faults > 100, "{faults}");
 }
+
+#[test]
+fn a_device_that_fails_under_an_fsync_leaves_a_pool_that_needs_it_whole() {
+    for (data, metadata) in [(Profile::Raid0, Profile::Raid1), (Profile::Raid0, Profile::Raid1c3)] {
+        let layout = case(3, data, metadata, 0).layout;
+        let (devices, inodes) = filled(&layout, &contents(&mut Random::new(1)));
+        for place in 0..devices.len() {
+            let faulty: Vec<_> =
+                devices.iter().map(|device| Arc::new(FaultyDevice::new(device.clone()))).collect();
+            let as_devices = faulty.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>);
+            let options = (OpenOptions::default(), WriteOptions::default());
+            let fs = Filesystem::open_writable(as_devices.collect(), &options.0, &options.1).expect("whole");
+            let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+            let name = format!("synced {place}");
+            let (_, file) = fs.create_open(fs.root(), name.as_bytes(), &new).expect("room");
+            fs.write(&file, 0, b"in an item").expect("room");
+            fs.sync().expect("durable");
+            let writes = faulty[place].counts().writes;
+            faulty[place].inject(Fault::WritesFrom { number: writes });
+            fs.write(&file, 0, b"once more").expect("room");
+            let synced = fs.sync_file(&file);
+            drop((file, fs));
+            // The device works again.
+            let fs = Filesystem::open_writable(devices.clone(), &options.0, &options.1);
+            let fs = fs.unwrap_or_else(|error| panic!("{metadata}, device {place}, {synced:?}: {error}"));
+            for (id, contents) in inodes.iter().zip(&contents(&mut Random::new(1))) {
+                assert_eq!(read(&fs, *id, contents, Random::new(2)), 0, "{metadata}, device {place}");
+            }
+            fs.shutdown().expect("works");
+        }
+    }
+}
