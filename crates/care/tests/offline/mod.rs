@@ -9,6 +9,7 @@ mod order;
 mod populate;
 mod random;
 mod receive;
+mod receive_failing;
 mod replace;
 mod resume;
 mod scrub;

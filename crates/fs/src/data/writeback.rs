@@ -14,6 +14,7 @@ use brindle_interval::IntervalSet;
 use brindle_ondisk::item::InodeFlags;
 use brindle_ondisk::{RootId, to_u64};
 use brindle_policy::writeback::DataPlace;
+use brindle_sync::Rank;
 use brindle_tree::{Tree, TreeError};
 use std::ops::Range;
 use std::sync::Arc;
@@ -73,6 +74,13 @@ impl FileData {
         let written = wanted.map(|inode| self.write_back_inode(inode, Cause::Other));
         let results: Vec<Result<(), FsError>> = written.collect();
         results.into_iter().collect()
+    }
+
+    /// Writes back what was written to a subvolume during [`write_back_all`](Self::write_back_all). The caller has the subvolume alone,
+    /// so that nothing more is written.
+    pub(crate) fn write_back_rest(&self, tree: RootId) -> Result<(), FsError> {
+        Rank::SubvolumeAccess.assert_held();
+        self.write_back_all(Some(tree))
     }
 
     pub(crate) fn take_error(&self, file: &OpenFile) -> Result<(), FsError> {

@@ -265,6 +265,9 @@ impl Subvolumes {
             return Ok(());
         }
         subvolume.require_no_hold()?;
+        if read_only {
+            self.data.write_back_rest(id)?;
+        }
         self.core.change(Need::items(3), |edit| {
             let received = Roots::of(&edit.editor).change_item(id, |item| {
                 item.flags.set(with_read_only(item.root_flags(), read_only).bits());

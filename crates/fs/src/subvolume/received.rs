@@ -12,8 +12,6 @@ impl Subvolumes {
     pub(crate) fn finish_received(&self, id: RootId, uuid: Uuid, transid: u64) -> Result<(), FsError> {
         let _writing = self.core.writing()?;
         self.data.write_back_all(Some(id))?;
-        // Files that were written back before, to make room, have told no one of it.
-        self.data.context.check_losses(id)?;
         let subvolume = self.core.subvolume_state(id)?;
         let mut access = subvolume.exclusive();
         if access.is_deleted {
@@ -22,6 +20,9 @@ impl Subvolumes {
         if access.is_read_only {
             return Err(FsError::ReadOnlySubvolume(id));
         }
+        self.data.write_back_rest(id)?;
+        // Files that were written back before, to make room, have told no one of it.
+        self.data.context.check_losses(id)?;
         self.core.change(Need::items(4), |edit| {
             let (generation, now) = (edit.generation(), edit.now);
             let before = Roots::of(&edit.editor).change_item(id, |item| {
