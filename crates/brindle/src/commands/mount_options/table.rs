@@ -553,7 +553,9 @@ pub(super) const ROWS: &[Row] = &[
         "remount",
         "changes a mount that is there, for root: ro, rw, commit=, read_policy=, dev, suid, exec and their \
          opposites. With ro all that was written is durable, and nothing more is written. Other options must \
-         be those of the mount, or are refused by name. A pool that was mounted with ro stays so",
+         be those of the mount, or are refused by name. A pool that was mounted with ro stays so. mount(8) \
+         without its helper (mount.fuse.brindle) tells the kernel alone: the process goes on to move and repair \
+         data on the devices",
         |_| {},
     ),
     Row::refused("noacl", "ACLs are always in force"),
