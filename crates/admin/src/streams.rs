@@ -12,9 +12,15 @@ use brindle_uapi::message::{
 };
 use brindle_uapi::verb;
 use rustix::io::Errno;
-use std::io::{Error, ErrorKind, PipeReader, PipeWriter, Read, Result as IoResult, pipe};
-use std::os::fd::AsRawFd;
+use rustix::pipe::SpliceFlags;
+use std::fs::File;
+use std::io::{Error, ErrorKind, PipeReader, Read, Result as IoResult, Write, pipe};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use zerocopy::{FromZeros, IntoBytes};
+
+/// Capacity of a pipe that a stream goes through, in bytes: the most that a host allows by default. A pipe of the usual 64 KiB has
+/// its reader and its writer wait for each other most of the time.
+const PIPE_BYTES: usize = 1 << 20;
 
 /// Subvolumes that a mount is to send.
 #[derive(Debug)]
@@ -102,7 +108,7 @@ impl Mounted {
     ///
     /// # Errors
     /// Directories that are no subvolumes of this mount; too many of them; refusals of the server.
-    pub fn send(&self, order: &SendOrder<'_>) -> Result<(PipeReader, NewsReader), ControlError> {
+    pub fn send(&self, order: &SendOrder<'_>) -> Result<(File, NewsReader), ControlError> {
         let what = "send";
         let fsid = self.filesystem()?.fsid;
         let id = |one: &Mounted| {
@@ -129,25 +135,23 @@ impl Mounted {
         start.flags = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum();
         let failed = |error: Error| self.refused(what, Errno::from_io_error(&error).unwrap_or(Errno::IO));
         let (stream, to_stream) = pipe().map_err(failed)?;
+        widen(&stream);
         let (news, to_news) = pipe().map_err(failed)?;
         (start.stream, start.events) = (number(&to_stream), number(&to_news));
         // The server has ends of its own when it answers.
         self.explain(what, call::set::<verb::StartSend>(&self.file, start))?;
-        Ok((stream, NewsReader(news)))
+        Ok((OwnedFd::from(stream).into(), NewsReader(news)))
     }
 
     /// Has a mount of brindle receive subvolumes into this directory. Returns the pipe that takes the stream, and the news of it.
     ///
     /// # Errors
     /// Refusals of the server: a mount that is not written, something that is no directory.
-    pub fn receive(
-        &self,
-        errors_max: u64,
-        one_stream: bool,
-    ) -> Result<(PipeWriter, NewsReader), ControlError> {
+    pub fn receive(&self, errors_max: u64, one_stream: bool) -> Result<(File, NewsReader), ControlError> {
         let what = "receive";
         let failed = |error: Error| self.refused(what, Errno::from_io_error(&error).unwrap_or(Errno::IO));
         let (from_stream, stream) = pipe().map_err(failed)?;
+        widen(&stream);
         let (news, to_news) = pipe().map_err(failed)?;
         let start = ReceiveStart {
             stream: number(&from_stream),
@@ -156,7 +160,7 @@ impl Mounted {
             errors_max,
         };
         self.explain(what, call::set::<verb::StartReceive>(&self.file, start))?;
-        Ok((stream, NewsReader(news)))
+        Ok((OwnedFd::from(stream).into(), NewsReader(news)))
     }
 
     /// Id of the subvolume of which this is the root.
@@ -166,6 +170,32 @@ impl Mounted {
         } else {
             Err(ControlError::NotASubvolume(self.path.clone()))
         }
+    }
+}
+
+/// Gives a pipe more room for a stream. What is no pipe, or can't have more, stays as it is.
+pub fn widen(pipe: &impl AsFd) {
+    if rustix::pipe::fcntl_getpipe_size(pipe).is_ok_and(|bytes| bytes < PIPE_BYTES) {
+        let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
+    }
+}
+
+/// Moves bytes of a stream from one descriptor to another, of which one is a pipe, without a copy where the host can. Returns their
+/// number, 0 at the end.
+///
+/// # Errors
+/// Those of reading and writing; [`ErrorKind::Interrupted`] by a signal.
+pub fn pass_on(from: &File, to: &File, length: usize) -> IoResult<usize> {
+    match rustix::pipe::splice(from, None, to, None, length, SpliceFlags::MOVE) {
+        // Files that are appended to, and devices, take no pages of a pipe.
+        Err(Errno::INVAL) => {
+            let (mut from, mut to) = (from, to);
+            let mut bytes = vec![0; length];
+            let length = from.read(&mut bytes)?;
+            to.write_all(bytes.get(..length).unwrap_or_default())?;
+            Ok(length)
+        }
+        moved => moved.map_err(Error::from),
     }
 }
 
@@ -180,7 +210,37 @@ fn short(count: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
+    use std::io::{Seek, SeekFrom};
+
+    #[test]
+    fn a_stream_is_passed_on_to_pipes_and_to_files_that_are_appended_to() {
+        let bytes: Vec<u8> = (0..300_000u32).flat_map(u32::to_le_bytes).collect();
+        let (reader, mut writer) = pipe().expect("a pipe");
+        widen(&reader);
+        assert!(rustix::pipe::fcntl_getpipe_size(&reader).expect("a pipe") >= 1 << 20);
+        let directory = tempfile::tempdir().expect("room");
+        let path = directory.path().join("appended");
+        let appended = File::options().create(true).append(true).open(&path).expect("room");
+        let source = File::from(OwnedFd::from(reader));
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                writer.write_all(&bytes).expect("it is read");
+                drop(writer);
+            });
+            while pass_on(&source, &appended, 100_000).expect("room") > 0 {}
+        });
+        assert!(std::fs::read(&path).expect("readable") == bytes);
+        let mut source = File::open(&path).expect("readable");
+        source.seek(SeekFrom::Start(4)).expect("within");
+        let (mut reader, writer) = pipe().expect("a pipe");
+        let target = File::from(OwnedFd::from(writer));
+        let passed = std::thread::scope(|threads| {
+            threads.spawn(move || while pass_on(&source, &target, 1 << 20).expect("room") > 0 {});
+            let mut passed = Vec::new();
+            reader.read_to_end(&mut passed).map(|_| passed)
+        });
+        assert!(passed.expect("a pipe") == bytes[4..]);
+    }
 
     #[test]
     fn news_are_read_one_by_one_and_an_end_before_the_last_is_told() {

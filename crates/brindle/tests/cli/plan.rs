@@ -2,10 +2,13 @@
 
 use super::mount::{can_mount, unmount};
 use super::status::Mixed;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::Write;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 #[test]
 fn requests_of_a_mount_are_recorded_and_replayed_in_each_role() {
@@ -49,6 +52,39 @@ fn requests_of_a_mount_are_recorded_and_replayed_in_each_role() {
     assert_eq!(names, ["none", "metadata", "write-back", "cache-thru", "cache-back"]);
     assert!(roles.iter().all(|role| role["elapsed_ns"].as_u64() > Some(0)), "{plan}");
     assert!(roles[2]["destage_bytes"].as_u64() > Some(0), "{plan}");
+}
+
+#[test]
+fn a_record_that_a_signal_ends_is_written() {
+    if !can_mount() {
+        return;
+    }
+    let pool = Mixed::make();
+    pool.mount();
+    let place = pool.place();
+    let record = place.with_file_name("record");
+    let mut recorder = Command::new(env!("CARGO_BIN_EXE_brindle"))
+        .args(["-q", "lab", "record", "--seconds", "3600", "--output"])
+        .args([&record, &place])
+        .spawn()
+        .expect("it was built");
+    let pid = Pid::from_child(&recorder);
+    let catches = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).expect("it runs");
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a mask");
+        u64::from_str_radix(mask.trim(), 16).expect("a number") & (1 << (Signal::INT.as_raw() - 1)) != 0
+    };
+    let begin = Instant::now();
+    while !catches() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "it does not begin");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    kill_process(pid, Signal::INT).expect("ours");
+    assert!(recorder.wait().expect("ours").success());
+    unmount(&place);
+    let text = fs::read_to_string(&record).expect("a record");
+    let header: Value = serde_json::from_str(text.lines().next().expect("a header")).expect("JSON");
+    assert_eq!(header["disks"].as_array().map(Vec::len), Some(3), "{header}");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //!
 //! The walk: first the copies of the superblock, one device after the other, so that disks that sleep are woken one after
 //! the other. Then each device has a thread of its own, which goes through its device extents in the order of their
-//! addresses ([`walk`]), windows of [`WINDOW_BYTES`] each. While one window is verified, the next one is being read. A chunk
+//! addresses ([`walk`]), windows of [`WINDOW_BYTES`] each. Of [`WINDOWS_UNDER_WAY`], the oldest is verified while the others are being read. A chunk
 //! that is made or moved meanwhile to a place that was passed is of contents that were just written.
 //!
 //! **A view of the last commit lives as long as two windows at most.** Freed space waits for it; a thread that has to wait for
@@ -38,6 +38,8 @@ use thiserror::Error;
 
 /// Bytes of a device that are looked at as one.
 pub(crate) const WINDOW_BYTES: u64 = 1 << 20;
+/// Windows of a device that are under way at once: the device has enough to do while one is verified.
+pub(crate) const WINDOWS_UNDER_WAY: usize = 4;
 /// Number of faults that are kept; the others are counted.
 pub const FAULTS_MAX: usize = 1000;
 

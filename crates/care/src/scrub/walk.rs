@@ -1,17 +1,27 @@
 //! The way of a scrub through one device.
 
-use super::{DeviceProgress, DeviceState, Fault, Scrub, ScrubError, WINDOW_BYTES, names, text_of};
+use super::{
+    DeviceProgress, DeviceState, Fault, Scrub, ScrubError, WINDOW_BYTES, WINDOWS_UNDER_WAY, names, text_of,
+};
 use brindle_fs::Filesystem;
 use brindle_ondisk::{DevId, Physical};
 use brindle_tree::Committed;
-use brindle_volume::{ScrubRead, ScrubStripe, ScrubWindow, StripeStatus};
+use brindle_volume::{ScrubRead, ScrubStripe, StripeStatus};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
+
+/// A piece of a device extent that was begun.
+struct Step<'p> {
+    /// Address on the device behind it.
+    end: Physical,
+    /// Reads of it; `None` where nothing is in use.
+    read: Option<UnderWay<'p>>,
+}
 
 /// A window that is being read.
 struct UnderWay<'p> {
     // In the order in which they are to be dropped.
     read: ScrubRead<'p>,
-    window: ScrubWindow,
     view: Committed<'p>,
 }
 
@@ -90,29 +100,24 @@ impl<'s> Walk<'s> {
     /// Goes through a device extent from an address on.
     fn go_through(&mut self, stripe: &ScrubStripe, from: Physical) -> Result<(), ScrubError> {
         let mut at = from.max(stripe.physical);
-        let mut before: Option<UnderWay<'s>> = None;
-        loop {
-            // No view is held by a thread that waits for its turn.
+        let mut steps: VecDeque<Step<'s>> = VecDeque::new();
+        while !self.scrub.is_stopped() {
             if self.limit() != 0 {
-                self.end(before.take())?;
+                // No view is held by a thread that waits for its turn.
+                self.end(stripe, &mut steps, 0);
                 self.scrub.wait_for_turn(self.devid, self.bytes, self.since);
             }
-            let next = if self.scrub.is_stopped() { None } else { self.begin(stripe, at)? };
-            self.end(before.take())?;
-            let Some((end, under_way)) = next else { return Ok(()) };
-            if under_way.is_none() {
-                self.has_passed(stripe, end);
-            }
-            (at, before) = (end, under_way);
+            let Some(step) = self.begin(stripe, at)? else { break };
+            at = step.end;
+            steps.push_back(step);
+            self.end(stripe, &mut steps, WINDOWS_UNDER_WAY - 1);
         }
+        self.end(stripe, &mut steps, 0);
+        Ok(())
     }
 
-    /// Begins the next window of a device extent; returns the address behind it. `None` at the end.
-    fn begin(
-        &mut self,
-        stripe: &ScrubStripe,
-        at: Physical,
-    ) -> Result<Option<(Physical, Option<UnderWay<'s>>)>, ScrubError> {
+    /// Begins the next window of a device extent; `None` at the end.
+    fn begin(&mut self, stripe: &ScrubStripe, at: Physical) -> Result<Option<Step<'s>>, ScrubError> {
         let pool = self.filesystem.pool();
         let volume = pool.volume();
         // Before the window: its chunk is mapped as long as the view lives.
@@ -122,16 +127,26 @@ impl<'s> Walk<'s> {
         if expected.is_empty() {
             let (from, end) = (window.start + window.logical_length, stripe.chunk + stripe.chunk_length);
             let next = if from < end { view.next_used(from, end)? } else { None };
-            let at = next.map_or(stripe.end(), |used| volume.skip_to(stripe, used).max(window.end()));
-            return Ok(Some((at, None)));
+            let end = next.map_or(stripe.end(), |used| volume.skip_to(stripe, used).max(window.end()));
+            return Ok(Some(Step { end, read: None }));
         }
-        let under_way = volume.begin_scrub(&window, expected).map(|read| UnderWay { read, window, view });
-        Ok(Some((window.end(), under_way)))
+        let read = volume.begin_scrub(&window, expected).map(|read| UnderWay { read, view });
+        Ok(Some(Step { end: window.end(), read }))
     }
 
-    /// Ends a window.
-    fn end(&mut self, window: Option<UnderWay<'s>>) -> Result<(), ScrubError> {
-        let Some(UnderWay { read, window, view }) = window else { return Ok(()) };
+    /// Ends the oldest steps until no more than `left` are under way.
+    fn end(&mut self, stripe: &ScrubStripe, steps: &mut VecDeque<Step<'s>>, left: usize) {
+        while steps.len() > left {
+            let Some(Step { end, read }) = steps.pop_front() else { break };
+            if let Some(read) = read {
+                self.verify(read);
+            }
+            self.has_passed(stripe, end);
+        }
+    }
+
+    /// Waits for the answers of a window, verifies and counts.
+    fn verify(&mut self, UnderWay { read, view }: UnderWay<'s>) {
         let findings = read.end(self.repairs);
         for fault in &findings.faults {
             let files = names::of(self.filesystem, &view, fault);
@@ -141,8 +156,6 @@ impl<'s> Walk<'s> {
         drop(view);
         self.bytes += findings.counts.read_bytes;
         self.scrub.update(self.devid, |device| device.counts.add(&findings.counts));
-        self.has_passed(&window.stripe, window.end());
-        Ok(())
     }
 
     /// Everything before an address within a device extent, or at its end, is done.

@@ -6,8 +6,8 @@ use brindle_ondisk::{to_u64, to_usize};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Longest request, in bytes.
-pub(super) const REQUEST_BYTES_MAX: u64 = 512 << 10;
+/// Longest request, in bytes: its buffer lies on huge pages, so that a device gets it as one piece.
+pub(super) const REQUEST_BYTES_MAX: u64 = 1 << 20;
 /// A gap between ranges up to which they are read as one, in bytes: reading it takes less time than a second request.
 const GAP_BYTES_MAX: u64 = 32 << 10;
 
@@ -110,7 +110,7 @@ mod tests {
     fn near_ranges_are_one_request_and_none_is_too_long() {
         let near = joined(vec![1 << 20..(1 << 20) + 4096, 0..4096, 8192..12288]);
         assert_eq!(near, [0..12288, 1 << 20..(1 << 20) + 4096]);
-        let long: Vec<u64> = joined(vec![0..5 << 18; 1]).iter().map(|range| range.end).collect();
-        assert_eq!(long, [2 << 18, 4 << 18, 5 << 18]);
+        let long: Vec<u64> = joined(vec![0..5 << 19; 1]).iter().map(|range| range.end).collect();
+        assert_eq!(long, [2 << 19, 4 << 19, 5 << 19]);
     }
 }

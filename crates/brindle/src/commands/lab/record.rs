@@ -1,5 +1,6 @@
 //! `lab record`: the requests that a mount makes to its devices, for `lab plan`.
 
+use crate::commands::stop::Stop;
 use crate::output;
 use anyhow::{Context, Result};
 use brindle_admin::{DevId, Mounted};
@@ -26,12 +27,14 @@ const TAKE_EVERY: Duration = Duration::from_millis(200);
 
 /// Record the requests of a mount to its devices
 ///
+/// Ctrl-C ends the record, and writes what there is.
+///
 /// A line of JSON for each request: device, operation, place, length, begin and end, and whether it is metadata. No contents and no names
 /// are recorded. The mount has to be one of brindle; of the kernel's mounts, blktrace makes a record that `brindle lab plan` reads.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct RecordCommand {
-    /// Seconds that are recorded
+    /// Seconds that are recorded, unless a signal ends it before
     #[arg(short, long, value_name = "N", default_value = "60", value_parser = clap::value_parser!(u64).range(1..=604_800))]
     seconds: u64,
     /// Write this file; it is replaced as a whole
@@ -54,6 +57,7 @@ impl Drop for Recording<'_> {
 
 /// Runs the command.
 pub(crate) fn run(command: &RecordCommand) -> Result<ExitCode> {
+    let stop = Stop::on_signals()?;
     let mounted = Mounted::open(&command.mount)?;
     let devices: Vec<DevId> = mounted.activity()?.devices.iter().map(|device| device.devid).collect();
     mounted.record_requests(true)?;
@@ -62,7 +66,7 @@ pub(crate) fn run(command: &RecordCommand) -> Result<ExitCode> {
     let mut lost = 0;
     let end = Instant::now() + Duration::from_secs(command.seconds);
     loop {
-        let left = end.saturating_duration_since(Instant::now());
+        let left = if stop.is_set() { Duration::ZERO } else { end.saturating_duration_since(Instant::now()) };
         std::thread::sleep(left.min(TAKE_EVERY));
         for (disk, devid) in devices.iter().enumerate() {
             let (requests, missed) = mounted.take_recorded(*devid)?;

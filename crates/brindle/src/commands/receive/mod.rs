@@ -12,6 +12,7 @@ use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Context, Result, bail};
 use brindle_admin::Reach;
+use brindle_admin::streams::widen;
 use brindle_care::job::Control;
 use brindle_care::receive::{ReceiveError, ReceiveEvent, ReceiveFailure, ReceiveOptions, receive};
 use brindle_stream::{Command, StreamReader};
@@ -19,6 +20,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufReader, IsTerminal, Read, Write, stdin};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -91,25 +93,26 @@ pub(crate) struct ReceiveCommand {
 /// Runs the command.
 pub(crate) fn run(command: &ReceiveCommand) -> Result<ExitCode> {
     let _ = command.chroot;
-    let source: Box<dyn Read> = match &command.file {
-        Some(path) => Box::new(File::open(path).with_context(|| path.display().to_string())?),
+    let source = match &command.file {
+        Some(path) => File::open(path).with_context(|| path.display().to_string())?,
         None if stdin().is_terminal() => {
             return wrong_usage(
                 "the stream comes from standard input, which is a terminal: -f takes a file".to_owned(),
             );
         }
-        None => Box::new(stdin().lock()),
+        None => stdin().as_fd().try_clone_to_owned().context("standard input")?.into(),
     };
-    let source = BufReader::with_capacity(READ_BYTES, source);
+    widen(&source);
+    let buffered = |source| BufReader::with_capacity(READ_BYTES, source);
     if command.dump {
-        return dump(source);
+        return dump(buffered(source));
     }
     match Reach::of(&command.places)? {
-        Reach::Devices(devices) => on_devices(command, &devices, source),
+        Reach::Devices(devices) => on_devices(command, &devices, buffered(source)),
         Reach::Kernel(_) => {
             bail!("this is a mount of the kernel: `btrfs receive` receives there")
         }
-        Reach::Brindle(mounted) => mount::run(command, &mounted.0, source),
+        Reach::Brindle(mounted) => mount::run(command, &mounted.0, &source),
     }
 }
 

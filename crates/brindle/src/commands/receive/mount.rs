@@ -6,9 +6,10 @@ use crate::commands::usage::wrong_usage;
 use crate::output;
 use anyhow::{Context, Error, Result};
 use brindle_admin::Mounted;
-use brindle_admin::streams::{NewsReader, StreamNews};
+use brindle_admin::streams::{NewsReader, StreamNews, pass_on};
 use serde_json::Value;
-use std::io::{ErrorKind, Read, Write};
+use std::fs::File;
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 /// Outcome of copying the stream to the server.
@@ -20,15 +21,15 @@ enum Copied {
 }
 
 /// Has the server receive the stream.
-pub(super) fn run(command: &ReceiveCommand, mounted: &Mounted, mut source: impl Read) -> Result<ExitCode> {
+pub(super) fn run(command: &ReceiveCommand, mounted: &Mounted, source: &File) -> Result<ExitCode> {
     if !command.options.is_empty() || command.path.as_bytes() != b"/" {
         return wrong_usage("-o and -p are for devices: name the directory of the mount".to_owned());
     }
     let stop = Stop::on_signals()?;
-    let (mut stream, mut news) = mounted.receive(command.max_errors, command.one_stream)?;
+    let (stream, mut news) = mounted.receive(command.max_errors, command.one_stream)?;
     std::thread::scope(|threads| {
         let told = threads.spawn(|| follow(command, &mut news));
-        let copied = copy(&mut source, &mut stream, &stop);
+        let copied = copy(source, &stream, &stop);
         // The server takes this for the end of the stream.
         drop(stream);
         let told = told.join().map_err(|_| Error::msg("reading the news of the stream has failed"))?;
@@ -49,19 +50,14 @@ pub(super) fn run(command: &ReceiveCommand, mounted: &Mounted, mut source: impl 
 }
 
 /// Copies the stream until it ends, or the server takes no more.
-fn copy(source: &mut impl Read, stream: &mut impl Write, stop: &Stop) -> Result<Copied> {
-    let mut buffer = vec![0; READ_BYTES];
+fn copy(source: &File, stream: &File, stop: &Stop) -> Result<Copied> {
     while !stop.is_set() {
-        let length = match source.read(&mut buffer) {
+        match pass_on(source, stream, READ_BYTES) {
             Ok(0) => return Ok(Copied::Whole),
-            Ok(length) => length,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error).context("read the stream"),
-        };
-        match stream.write_all(buffer.get(..length).unwrap_or(&[])) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             // The news say why.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Copied::Whole),
-            written => written.context("the pipe of the mount")?,
+            passed => drop(passed.context("read the stream")?),
         }
     }
     Ok(Copied::Stopped)

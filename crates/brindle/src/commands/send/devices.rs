@@ -1,6 +1,6 @@
 //! Subvolumes of devices, sent by this process.
 
-use super::{Failure, SendCommand, progress_bar, tell_begin};
+use super::{Failure, SendCommand, WRITE_BYTES, progress_bar, tell_begin};
 use crate::commands::stop::Stop;
 use anyhow::{Context, Result, bail};
 use brindle_care::job::Control;
@@ -8,7 +8,8 @@ use brindle_care::send::{SendError, SendEvent, SendOptions, send};
 use brindle_fs::{Filesystem, InodeId, RootId};
 use brindle_stream::{StreamError, StreamProblem};
 use std::ffi::{OsStr, OsString};
-use std::io::{ErrorKind, Write};
+use std::fs::File;
+use std::io::{BufWriter, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -35,9 +36,10 @@ impl Sending {
         Ok(Self { filesystem, options })
     }
 
-    pub(super) fn write(self, target: &mut dyn Write, stop: &Stop, quiet: bool) -> Result<(), Failure> {
+    pub(super) fn write(self, target: &File, stop: &Stop, quiet: bool) -> Result<(), Failure> {
         let progress = progress_bar(quiet);
-        let sent = send(&self.filesystem, &self.options, target, &mut |event| {
+        let mut target = BufWriter::with_capacity(WRITE_BYTES, target);
+        let sent = send(&self.filesystem, &self.options, &mut target, &mut |event| {
             match event {
                 SendEvent::Begun { subvolume, parent } => {
                     if !quiet {
@@ -62,6 +64,8 @@ impl Sending {
             if stop.is_set() { Control::Cancel } else { Control::Continue }
         });
         progress.finish_and_clear();
+        // What is left after a failure is not worth a further one.
+        drop(target.into_parts());
         sent.map(|_| ()).map_err(Failure::from)
     }
 }

@@ -9,12 +9,14 @@ use crate::commands::stop::Stop;
 use crate::commands::usage::wrong_usage;
 use crate::output;
 use anyhow::{Context, Error, Result};
+use brindle_admin::streams::widen;
 use brindle_admin::{Mounted, Reach};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{BufWriter, IsTerminal, Write, stderr, stdout};
+use std::io::{IsTerminal, Write, stderr, stdout};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -137,21 +139,20 @@ fn mounted(paths: &[impl AsRef<std::path::Path>]) -> Result<Vec<Mounted>> {
 /// Writes the stream to where it is to go.
 fn into_target(
     command: &SendCommand,
-    write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
+    write: impl FnOnce(&File) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let Some(path) = &command.file else {
-        return write(&mut BufWriter::with_capacity(WRITE_BYTES, stdout()));
+        let target = stdout().as_fd().try_clone_to_owned().context("standard output")?;
+        widen(&target);
+        return write(&target.into());
     };
     let name = || path.display().to_string();
     let file = File::create(path).with_context(name)?;
     let is_file = file.metadata().with_context(name)?.is_file();
-    let mut target = BufWriter::with_capacity(WRITE_BYTES, file);
-    let written = write(&mut target);
+    let written = write(&file);
     if written.is_ok() && is_file {
-        target.get_ref().sync_all().with_context(name)?;
+        file.sync_all().with_context(name)?;
     }
-    // What is left after a failure is not worth a further one.
-    drop(target.into_parts());
     written
 }
 

@@ -3,16 +3,17 @@
 use super::{Failure, SendCommand, WRITE_BYTES, mounted, progress_bar, tell_begin};
 use crate::commands::stop::Stop;
 use crate::commands::usage::wrong_usage;
-use anyhow::{Context, Error, Result, bail};
+use anyhow::{Error, Result, bail};
 use brindle_admin::Mounted;
-use brindle_admin::streams::{NewsReader, SendOrder, StreamNews};
+use brindle_admin::streams::{NewsReader, SendOrder, StreamNews, pass_on};
 use indicatif::ProgressBar;
-use std::io::{ErrorKind, PipeReader, Read, Write};
+use std::fs::File;
+use std::io::ErrorKind;
 use std::slice;
 
 /// A stream that the server of a mount sends.
 pub(super) struct Sending {
-    stream: PipeReader,
+    stream: File,
     news: NewsReader,
 }
 
@@ -43,12 +44,12 @@ impl Sending {
         Ok(Self { stream, news })
     }
 
-    pub(super) fn write(self, target: &mut dyn Write, stop: &Stop, quiet: bool) -> Result<(), Failure> {
-        let Self { mut stream, mut news } = self;
+    pub(super) fn write(self, target: &File, stop: &Stop, quiet: bool) -> Result<(), Failure> {
+        let Self { stream, mut news } = self;
         let progress = progress_bar(quiet);
         std::thread::scope(|threads| {
             let told = threads.spawn(|| follow(&mut news, &progress, quiet));
-            let copied = copy(&mut stream, target, stop, &progress);
+            let copied = copy(&stream, target, stop, &progress);
             // The server can't go on where nothing is read.
             drop(stream);
             let told = told.join().map_err(|_| Error::msg("reading the news of the stream has failed"))?;
@@ -59,33 +60,17 @@ impl Sending {
 }
 
 /// Copies the stream to its end.
-fn copy(
-    stream: &mut PipeReader,
-    target: &mut dyn Write,
-    stop: &Stop,
-    progress: &ProgressBar,
-) -> Result<(), Failure> {
-    let mut buffer = vec![0; WRITE_BYTES];
-    loop {
-        if stop.is_set() {
-            return Err(Failure::Stopped);
-        }
-        let length = match stream.read(&mut buffer) {
-            Ok(length) => length,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Error::new(error).context("the pipe of the mount").into()),
-        };
-        let written =
-            if length == 0 { target.flush() } else { target.write_all(buffer.get(..length).unwrap_or(&[])) };
-        match written {
+fn copy(stream: &File, target: &File, stop: &Stop, progress: &ProgressBar) -> Result<(), Failure> {
+    while !stop.is_set() {
+        match pass_on(stream, target, WRITE_BYTES) {
+            Ok(0) => return Ok(()),
+            Ok(length) => progress.inc(length as u64),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Err(Failure::NoReader),
-            written => written.context("write the stream")?,
+            Err(error) => return Err(Error::new(error).context("write the stream").into()),
         }
-        if length == 0 {
-            return Ok(());
-        }
-        progress.inc(length as u64);
     }
+    Err(Failure::Stopped)
 }
 
 /// Takes the news to the last.
