@@ -66,6 +66,7 @@ programs: packages build ## Real programs on writable mounts, in several setting
 ceph: packages build ## Ceph above brindle and below it, killed, cut and hung (root, about twenty minutes)
 	@contrib/packages.sh $(CEPH_PACKAGES)
 	@BRINDLE=target/release/brindle contrib/ceph.py
+	cargo test --package brindle-lab --lib rados
 
 fuzz: packages ## Ten minutes of each fuzz target
 	cargo xtask fuzz-all 600

@@ -187,6 +187,7 @@ impl Plan {
                 .count(4)
                 .jobs(2)
                 .mebibytes(16),
+            work("rados", Suite::Rados, &["xfs-ssd", "brindle-ssd+hdd-sync"]).jobs(2).seconds(1),
             work("overwrites", Suite::Overwrites, &SMOKE).count(64).mebibytes(2),
         ];
         Self { name: "smoke", rounds: 1, hdd_bytes: 4 << 30, ssd_bytes: 1 << 30, works }
@@ -220,6 +221,9 @@ impl Plan {
             work("objects-1", Suite::Objects, &ONE_AND_BOTH).count(300),
             work("objects-4", Suite::Objects, &ONE_AND_BOTH).count(150).jobs(4),
             work("objects-16", Suite::Objects, &ONE_AND_BOTH).count(75).jobs(16),
+            work("rados-1", Suite::Rados, &ONE_AND_BOTH).jobs(1).seconds(10),
+            work("rados-4", Suite::Rados, &ONE_AND_BOTH).jobs(4).seconds(10),
+            work("rados-16", Suite::Rados, &ONE_AND_BOTH).jobs(16).seconds(10),
             work("reads-1", Suite::Reads, &COPIES).count(400).mebibytes(1024),
             work("reads-8", Suite::Reads, &COPIES).count(100).jobs(8).mebibytes(1024),
             work("home", Suite::Home, &ONE_AND_BOTH).seconds(120),
@@ -347,7 +351,7 @@ mod tests {
         let expected = "brindle lab run upgrade --seed 7 --count 60 --no-sync --drop-caches --keep";
         assert_eq!(words[1], expected);
         assert!(
-            words[16].starts_with("brindle lab run reads --seed 7 --count 100 --jobs 8 --size 1073741824")
+            words[19].starts_with("brindle lab run reads --seed 7 --count 100 --jobs 8 --size 1073741824")
         );
         let mut plan = plan;
         plan.take_packages(Path::new("/debs"));

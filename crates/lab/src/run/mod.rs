@@ -4,6 +4,7 @@
 //! the last sync, reads after the file's pages were dropped.
 
 mod cases;
+mod daemon;
 mod deb;
 mod dpkg;
 mod home;
@@ -14,6 +15,7 @@ mod packages;
 mod pgbench;
 mod phase;
 mod program;
+mod rados;
 mod record;
 mod requests;
 mod small_files;
@@ -41,7 +43,7 @@ pub use suite::{Defaults, Suite};
 pub struct RunOptions {
     /// Directory to work in.
     pub directory: PathBuf,
-    /// Directory for the journal of the objects, another filesystem for one; that of the run unless told otherwise.
+    /// Directory for the journal of an object store, another filesystem for one; that of the run unless told otherwise.
     pub journal: Option<PathBuf>,
     /// Directory of Debian packages for dpkg; packages of its own unless told otherwise.
     pub packages: Option<PathBuf>,
@@ -152,24 +154,24 @@ pub fn run(suite: Suite, options: &RunOptions) -> Result<Vec<Phase>, LabError> {
     let failed = |source| LabError::Run { path: options.directory.join(DIRECTORY), source };
     let place = Place::make(&options.directory, options.keeps_files).map_err(failed)?;
     let elsewhere = match &options.journal {
-        Some(directory) if suite == Suite::Objects => {
+        Some(directory) if suite.takes_journal() => {
             let failed = |source| LabError::Run { path: directory.join(DIRECTORY), source };
             Some(Place::make(directory, options.keeps_files).map_err(failed)?)
         }
         _ => None,
     };
     let path = &place.path;
+    let journal = elsewhere.as_ref().map_or(path, |journal| &journal.path);
     let phases = match suite {
         Suite::Fsync => work::fsync(path, options),
         Suite::Files => work::files(path, options),
         Suite::Reads => work::reads(path, options),
-        Suite::Objects => {
-            objects::objects(path, elsewhere.as_ref().map_or(path, |journal| &journal.path), options)
-        }
+        Suite::Objects => objects::objects(path, journal, options),
         Suite::Cases => requests::cases(path, options),
         Suite::Upgrade => packages::upgrade(path, options),
         Suite::Dpkg => dpkg::dpkg(path, options),
         Suite::Pgbench => pgbench::pgbench(path, options),
+        Suite::Rados => rados::rados(path, journal, options),
         Suite::Untar => tree::untar(path, options),
         Suite::Walk => tree::walk(path, options),
         Suite::Mail => mail::mail(path, options),

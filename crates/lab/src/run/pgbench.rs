@@ -8,17 +8,17 @@
 //! also if that is killed.
 
 use super::RunOptions;
+use super::daemon::{Account, Daemon};
 use super::phase::{Done, Phase, measure, nothing};
-use super::program::{command, end_of, output};
-use rustix::fs::{Gid, Uid, chown, syncfs};
-use rustix::process::{Pid, Signal, kill_process};
+use super::program::output;
+use rustix::fs::syncfs;
+use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Programs that it needs.
 pub(super) const PROGRAMS: [&str; 7] =
@@ -27,12 +27,6 @@ pub(super) const PROGRAMS: [&str; 7] =
 const SCALE_BYTES: u64 = 16 << 20;
 /// Rows of accounts for each unit of its scale.
 const SCALE_ROWS: u64 = 100_000;
-/// Longest time for a server to start or to end: the recovery of a large one is slow.
-const PATIENCE: Duration = Duration::from_secs(600);
-/// Pause between two looks at a server that starts or ends.
-const PAUSE: Duration = Duration::from_millis(20);
-/// Shell command that runs a program, unless the process of the first number has ended before its end was to be told.
-const UNLESS_ORPHANED: &str = r#"[ "$PPID" = "$1" ] || exit 1; shift; exec "$@""#;
 /// User that a server runs as where the caller is root.
 const USER: &str = "postgres";
 
@@ -43,30 +37,21 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 struct Cluster {
     place: PathBuf,
     socket: String,
-    user: Option<(u32, u32)>,
+    account: Account,
     clients: String,
     count: String,
-}
-
-/// A server that runs; it is killed when this is dropped.
-struct Server<'a> {
-    cluster: &'a Cluster,
-    process: Child,
 }
 
 impl Cluster {
     fn make(place: &Path, options: &RunOptions) -> io::Result<Self> {
         let place = fs::canonicalize(place)?.join("cluster");
-        fs::create_dir(&place)?;
-        let user = if rustix::process::geteuid().is_root() { Some(user()?) } else { None };
-        if let Some((user, group)) = user {
-            chown(&place, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?;
-        }
+        let account = Account::of(USER)?;
+        account.make_directory(&place)?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let cluster = Self {
             place,
             socket: format!("@brindle-lab-{}-{number}", std::process::id()),
-            user,
+            account,
             clients: options.jobs.to_string(),
             count: options.count.to_string(),
         };
@@ -83,16 +68,8 @@ impl Cluster {
 
     /// A program of PostgreSQL, as the user of the server; it ends with the caller.
     fn command(&self, program: &str) -> io::Result<Command> {
-        let mut command = command("setpriv")?;
-        if let Some((user, group)) = self.user {
-            command.arg(format!("--reuid={user}")).arg(format!("--regid={group}")).arg("--clear-groups");
-        }
-        let path = super::program::find(program);
         // The server ends without a checkpoint then, which may take minutes.
-        let signal = if program == "postgres" { "QUIT" } else { "TERM" };
-        command.arg(format!("--pdeathsig={signal}")).args(["--", "sh", "-c", UNLESS_ORPHANED, "sh"]);
-        command.arg(std::process::id().to_string()).arg(path.unwrap_or_else(|| program.into()));
-        Ok(command)
+        self.account.command(program, if program == "postgres" { "QUIT" } else { "TERM" })
     }
 
     /// A client of the server.
@@ -102,21 +79,14 @@ impl Cluster {
         Ok(command)
     }
 
-    fn start(&self) -> io::Result<Server<'_>> {
-        let log = File::options().create(true).append(true).open(self.place.join("log"))?;
+    fn start(&self) -> io::Result<Daemon> {
         let mut command = self.command("postgres")?;
         command.arg("-D").arg(self.data()).args(["-c", "listen_addresses=", "-c"]);
         command.arg(format!("unix_socket_directories={}", self.socket));
         command.arg("-c").arg(format!("max_connections={}", self.clients.parse().unwrap_or(1) + 20));
-        let process = command.stdout(log.try_clone()?).stderr(log).spawn()?;
-        let mut server = Server { cluster: self, process };
-        let begin = Instant::now();
-        while !self.client("pg_isready")?.stdout(Stdio::null()).status()?.success() {
-            if server.process.try_wait()?.is_some() || begin.elapsed() > PATIENCE {
-                return Err(server.failed("PostgreSQL does not start"));
-            }
-            sleep(PAUSE);
-        }
+        // Its last signal ends its processes at once, without a checkpoint.
+        let mut server = Daemon::start("PostgreSQL", command, self.place.join("log"), Signal::QUIT)?;
+        server.wait_until(|| Ok(self.client("pg_isready")?.stdout(Stdio::null()).status()?.success()))?;
         Ok(server)
     }
 
@@ -160,55 +130,6 @@ impl Cluster {
     }
 }
 
-impl Server<'_> {
-    fn failed(&self, why: &str) -> io::Error {
-        let said = fs::read_to_string(self.cluster.place.join("log")).unwrap_or_default();
-        io::Error::other(format!("{why}: {}", end_of(&said)))
-    }
-
-    fn signal(&self, signal: Signal) -> io::Result<()> {
-        let number = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
-        Ok(number.map_or(Ok(()), |number| kill_process(number, signal))?)
-    }
-
-    /// Ends it, with a checkpoint.
-    fn stop(mut self) -> io::Result<()> {
-        self.signal(Signal::INT)?;
-        let begin = Instant::now();
-        loop {
-            match self.process.try_wait()? {
-                Some(status) if status.success() => return Ok(()),
-                Some(_) => return Err(self.failed("PostgreSQL has failed")),
-                None if begin.elapsed() > PATIENCE => return Err(self.failed("PostgreSQL does not end")),
-                None => sleep(PAUSE),
-            }
-        }
-    }
-}
-
-impl Drop for Server<'_> {
-    fn drop(&mut self) {
-        if matches!(self.process.try_wait(), Ok(None)) {
-            // After an error, which is told. Its processes end at once, without a checkpoint.
-            let _ = self.signal(Signal::QUIT);
-            let _ = self.process.wait();
-        }
-    }
-}
-
-/// Number of the user of a server, and of its group.
-fn user() -> io::Result<(u32, u32)> {
-    let users = fs::read_to_string("/etc/passwd")?;
-    let found = numbers_of(&users, USER);
-    found.ok_or_else(|| io::Error::other("PostgreSQL does not run as root, and there is no user postgres"))
-}
-
-fn numbers_of(users: &str, name: &str) -> Option<(u32, u32)> {
-    let fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
-    let fields = fields.into_iter().find(|fields| fields.first() == Some(&name))?;
-    Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))
-}
-
 /// Latencies of the log of a benchmark, whose third column has microseconds.
 fn latencies(log: &str) -> io::Result<Vec<Duration>> {
     let latency = |line: &str| {
@@ -238,14 +159,14 @@ pub(super) fn pgbench(place: &Path, options: &RunOptions) -> io::Result<Vec<Phas
     };
     let server = start()?;
     let mut phases = vec![measure("load", &one, load, nothing)?];
-    server.stop()?;
+    server.stop(Signal::INT)?;
     for (name, words) in [("read-write", &[][..]), ("read-only", &["--select-only"])] {
         let server = start()?;
         phases.push(measure(name, &one, |_| cluster.transactions(name, words), nothing)?);
         if name == "read-only" {
             cluster.verify(options.jobs * options.count)?;
         }
-        server.stop()?;
+        server.stop(Signal::INT)?;
     }
     output(cluster.command("pg_checksums")?.args(["--check", "--pgdata"]).arg(cluster.data()))?;
     Ok(phases)
@@ -264,14 +185,6 @@ mod tests {
         let expected = [4021, 17].map(Duration::from_micros);
         assert_eq!(latencies(log).expect("two lines"), expected);
         latencies("0 1 failed 0 1 2\n").expect_err("no time");
-    }
-
-    #[test]
-    fn users_are_found_by_their_names() {
-        let users = "root:x:0:0:root:/root:/bin/sh\npostgres:x:101:104::/var/lib:/bin/sh\nodd\n";
-        assert_eq!(numbers_of(users, "postgres"), Some((101, 104)));
-        assert_eq!(numbers_of(users, "odd"), None);
-        assert_eq!(numbers_of(users, "daemon"), None);
     }
 
     #[test]
@@ -295,12 +208,12 @@ mod tests {
         let cluster = Cluster {
             place: fs::canonicalize(scratch.path().join("cluster")).expect("there"),
             socket: format!("@brindle-lab-test-{}", std::process::id()),
-            user: rustix::process::geteuid().is_root().then(|| user().expect("there is one")),
+            account: Account::of(USER).expect("there is one"),
             clients: "1".to_owned(),
             count: "1".to_owned(),
         };
         let server = cluster.start().expect("it starts again");
-        let process = server.process.id();
+        let process = server.id();
         cluster.verify(8).expect("all are there");
         let error = cluster.verify(9).expect_err("one is missing").to_string();
         assert!(error.ends_with("it says 8|t|t|t"), "{error}");

@@ -1,6 +1,6 @@
 //! Names of the workloads, and the sizes that they have unless told otherwise.
 
-use super::{dpkg, pgbench, program};
+use super::{dpkg, pgbench, program, rados};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -24,6 +24,8 @@ pub enum Suite {
     Dpkg,
     /// A database of PostgreSQL, with its own benchmark.
     Pgbench,
+    /// An object store of Ceph, with its own benchmark.
+    Rados,
     /// A tree of small files that is unpacked.
     Untar,
     /// Names and attributes of a tree.
@@ -53,7 +55,7 @@ pub struct Defaults {
 
 impl Suite {
     /// All of them, with their names.
-    pub const ALL: [(Self, &'static str); 14] = [
+    pub const ALL: [(Self, &'static str); 15] = [
         (Self::Fsync, "fsync"),
         (Self::Files, "files"),
         (Self::Reads, "reads"),
@@ -62,6 +64,7 @@ impl Suite {
         (Self::Upgrade, "upgrade"),
         (Self::Dpkg, "dpkg"),
         (Self::Pgbench, "pgbench"),
+        (Self::Rados, "rados"),
         (Self::Untar, "untar"),
         (Self::Walk, "walk"),
         (Self::Mail, "mail"),
@@ -83,6 +86,7 @@ impl Suite {
             Self::Cases => Defaults { file_bytes: 128 << 20, time: seconds(10), ..plain },
             Self::Upgrade | Self::Dpkg => Defaults { count: 200, ..plain },
             Self::Pgbench => Defaults { jobs: 8, file_bytes: 256 << 20, ..plain },
+            Self::Rados => Defaults { jobs: 16, time: seconds(20), ..plain },
             Self::Untar | Self::Walk => Defaults { count: 20_000, ..plain },
             Self::Home => Defaults { time: seconds(60), ..plain },
             Self::Threads => Defaults { jobs: 8, file_bytes: 128 << 20, time: seconds(200), ..plain },
@@ -103,7 +107,13 @@ impl Suite {
                 | Self::Walk
                 | Self::Threads
                 | Self::Pgbench
+                | Self::Rados
         )
+    }
+
+    /// Returns true if it has a journal, which may lie elsewhere.
+    pub fn takes_journal(self) -> bool {
+        matches!(self, Self::Objects | Self::Rados)
     }
 
     /// Returns true if its packages may be written without syncs.
@@ -116,6 +126,7 @@ impl Suite {
         let programs: &[&'static str] = match self {
             Self::Dpkg => &dpkg::PROGRAMS,
             Self::Pgbench => &pgbench::PROGRAMS,
+            Self::Rados => &rados::PROGRAMS,
             _ => &[],
         };
         programs.iter().copied().find(|name| program::find(name).is_none())

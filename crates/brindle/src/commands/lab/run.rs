@@ -39,6 +39,9 @@ SUITES
   pgbench  a database of PostgreSQL of about --size, with checksums, is loaded; each of --jobs clients does --count transactions
          that write, and --count that read; then sums, number of transactions and checksums must be right. The server listens
          on no port, runs as postgres where the caller is root, and ends with the caller. Needs postgresql 14 or later
+  rados  Ceph with an OSD whose FileStore and journal are in the directory: --jobs clients write objects of 512 KiB for --seconds,
+         read them in order, and anywhere, with the OSD started anew before; what is read is compared. The monitor's data are
+         in a temporary directory of the host; both run as ceph where the caller is root. Needs ceph-mon, ceph-osd, ceph-common
   untar  a tree of --count files, 512 bytes to 64 KiB, is written, and synced at the end
   walk   each job asks for names and attributes of such a tree
   mail   each job delivers --count mails (written, fsync, renamed, fsync of the directory), and reads, marks and
@@ -51,7 +54,7 @@ SUITES
          --count times or --seconds (the published job of 8 threads)
 
   Jobs, sizes and times are those of the suite unless told otherwise: 1000 operations by 1 job on 1G; cases 128M and 10 s;
-  upgrade and dpkg 200 packages; pgbench 8 jobs, 256M; untar and walk 20000 files; home 60 s; overwrites 10000 blocks; threads 8
+  upgrade and dpkg 200 packages; pgbench 8 jobs, 256M; rados 16 jobs, 20 s; untar and walk 20000 files; home 60 s; overwrites 10000 blocks; threads 8
   jobs, 128M, 200 s.
 
   The run works in DIRECTORY/brindle-lab-run, which it makes and removes. Before reads, the pages of the file
@@ -93,10 +96,10 @@ pub(crate) struct RunCommand {
     /// Size of the large file, or of the database, with an optional suffix (K, M, G, T)
     #[arg(short, long, value_name = "SIZE", value_parser = parse_size)]
     size: Option<u64>,
-    /// Time after which a case of `cases`, or the work of `home` or `threads`, ends
+    /// Time after which a case of `cases`, a phase of `rados`, or the work of `home` or `threads`, ends
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     seconds: Option<u64>,
-    /// Directory for the journal of `objects`, where it is not that of the run
+    /// Directory for the journal of `objects` or `rados`, where it is not that of the run
     #[arg(long, value_name = "DIRECTORY")]
     journal: Option<PathBuf>,
     /// Sync no files of packages in `upgrade` and `dpkg`
@@ -117,7 +120,7 @@ pub(crate) struct RunCommand {
     /// Output of an earlier run with --json: phases that are more than 20 % slower are poor
     #[arg(long, value_name = "FILE")]
     reference: Option<PathBuf>,
-    /// fsync, files, reads, objects, cases, upgrade, dpkg, pgbench, untar, walk, mail, home, overwrites or threads
+    /// fsync, files, reads, objects, cases, upgrade, dpkg, pgbench, rados, untar, walk, mail, home, overwrites or threads
     suite: Suite,
     /// Directory to work in
     directory: PathBuf,
@@ -132,7 +135,7 @@ pub(crate) fn run(command: &RunCommand) -> Result<ExitCode> {
     if command.size.is_some_and(|size| size < SIZE_MIN) {
         return wrong_usage(format!("--size {}: the file has 64K or more", command.size.unwrap_or(0)));
     }
-    if command.journal.is_some() && suite != Suite::Objects {
+    if command.journal.is_some() && !suite.takes_journal() {
         return wrong_usage(format!("--journal: the suite {suite} has no journal"));
     }
     if command.packages.is_some() && suite != Suite::Dpkg {
