@@ -134,70 +134,16 @@ mod tests {
     use crate::new_inode::NewInode;
     use crate::write_options::WriteOptions;
     use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
-    use brindle_device::{Device, DeviceClass, DeviceError, SparseDevice, WritableDevice};
+    use brindle_device::{DeviceClass, SparseDevice, WritableDevice};
     use brindle_ondisk::{RootId, Uuid};
-    use std::sync::{Arc, Mutex};
-
-    /// A device that has something done before its next write.
-    #[derive(Debug)]
-    struct Hooked {
-        inner: SparseDevice,
-        hook: Mutex<Option<Hook>>,
-    }
-
-    struct Hook(Box<dyn FnOnce() + Send>);
-
-    impl std::fmt::Debug for Hook {
-        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("Hook")
-        }
-    }
-
-    impl Device for Hooked {
-        fn name(&self) -> &str {
-            self.inner.name()
-        }
-
-        fn size_bytes(&self) -> u64 {
-            self.inner.size_bytes()
-        }
-
-        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
-            self.inner.read_at(offset, buffer)
-        }
-
-        fn class(&self) -> DeviceClass {
-            self.inner.class()
-        }
-    }
-
-    impl WritableDevice for Hooked {
-        fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-            let hook = self.hook.lock().expect("no panic").take();
-            if let Some(hook) = hook {
-                (hook.0)();
-            }
-            self.inner.write_at(offset, bytes)
-        }
-
-        fn flush(&self) -> Result<(), DeviceError> {
-            self.inner.flush()
-        }
-
-        fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError> {
-            self.inner.discard(offset, length)
-        }
-
-        fn set_size(&self, size_bytes: u64) -> Result<(), DeviceError> {
-            self.inner.set_size(size_bytes)
-        }
-    }
+    use brindle_sim::InterruptedDevice;
+    use std::sync::Arc;
 
     #[test]
     fn writes_beside_a_change_to_read_only_are_written_back_before_it() {
         for ends_receiving in [false, true] {
             let inner = SparseDevice::new("memory".to_owned(), 1 << 30, DeviceClass::Rotating);
-            let device = Arc::new(Hooked { inner, hook: Mutex::default() });
+            let device = Arc::new(InterruptedDevice::new(Arc::new(inner)));
             let devices = || vec![Arc::clone(&device) as Arc<dyn WritableDevice>];
             let options = MkfsOptions::new(Uuid([0x5e; 16]), [9; 16], 1_700_000_000);
             mkfs(&[NewDevice::new(devices().remove(0))], &options).expect("a pool");
@@ -210,21 +156,16 @@ mod tests {
             fs.sync().expect("durable");
             let (bytes, other, number) = (vec![7; 100_000], Arc::clone(&fs), meanwhile.id());
             fs.write(&first, 0, &bytes).expect("room");
-            // Another thread: this one has locks.
-            let write = move || {
-                let write = || {
-                    other.write(&meanwhile, 0, &[8; 100_000]).expect("it is writable still");
-                    other.close_file(meanwhile).expect("closes");
-                };
-                std::thread::scope(|threads| threads.spawn(write).join().expect("no panic"));
-            };
-            *device.hook.lock().expect("no panic") = Some(Hook(Box::new(write)));
+            device.before_next_write(move || {
+                other.write(&meanwhile, 0, &[8; 100_000]).expect("it is writable still");
+                other.close_file(meanwhile).expect("closes");
+            });
             if ends_receiving {
                 fs.finish_received(id, Uuid([7; 16]), 5).expect("whole");
             } else {
                 fs.set_subvolume_read_only(id, true).expect("writable");
             }
-            assert!(device.hook.lock().expect("no panic").is_none(), "it was written meanwhile");
+            assert!(!device.is_waiting(), "it was written meanwhile");
             let of_subvolume = |tree: RootId| {
                 let dirty = fs.parts.data.context.dirty_files();
                 dirty.into_iter().map(|inode| inode.id()).filter(|id| id.tree == tree).collect::<Vec<_>>()

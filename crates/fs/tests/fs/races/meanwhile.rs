@@ -2,79 +2,20 @@
 
 use super::Arena;
 use crate::simulated::{Layout, Pool};
-use brindle_device::{Device, DeviceClass, DeviceError, SparseDevice, WritableDevice};
+use brindle_device::{Device, SparseDevice, WritableDevice};
 use brindle_fs::{AttributeChange, FileFlags, Filesystem, NewInode, NewTime, Timestamp};
-use std::fmt;
+use brindle_sim::InterruptedDevice;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
-
-/// A device that has something done before it takes its next write.
-struct Interrupted {
-    inner: Arc<SparseDevice>,
-    before: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-}
-
-impl Interrupted {
-    fn before_next_write(&self, act: impl FnOnce() + Send + 'static) {
-        *self.before.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(act));
-    }
-}
-
-impl fmt::Debug for Interrupted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
-
-impl Device for Interrupted {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn size_bytes(&self) -> u64 {
-        self.inner.size_bytes()
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
-        self.inner.read_at(offset, buffer)
-    }
-
-    fn class(&self) -> DeviceClass {
-        self.inner.class()
-    }
-}
-
-impl WritableDevice for Interrupted {
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        let before = self.before.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(act) = before {
-            // On a thread of its own: the one that writes back holds locks of the file.
-            std::thread::scope(|scope| scope.spawn(act).join()).expect("no panic");
-        }
-        self.inner.write_at(offset, bytes)
-    }
-
-    fn flush(&self) -> Result<(), DeviceError> {
-        self.inner.flush()
-    }
-
-    fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError> {
-        self.inner.discard(offset, length)
-    }
-
-    fn set_size(&self, size_bytes: u64) -> Result<(), DeviceError> {
-        self.inner.set_size(size_bytes)
-    }
-}
 
 /// Writes a file, and fsyncs it while others write to it; what a crash after the fsync leaves of it.
 fn synced(tree_log: bool, meanwhile: &[(u64, usize)]) -> Vec<u8> {
     let layout = Layout::of(0);
     let device = Arc::new(SparseDevice::new("memory".to_owned(), layout.device_bytes(), layout.class(0)));
     layout.mkfs(&[Arc::<SparseDevice>::clone(&device)]);
-    let interrupted = Arc::new(Interrupted { inner: Arc::clone(&device), before: Mutex::default() });
-    let mut pool = Pool::on(vec![Arc::<Interrupted>::clone(&interrupted)], &layout);
+    let interrupted = Arc::new(InterruptedDevice::new(Arc::<SparseDevice>::clone(&device)));
+    let mut pool = Pool::on(vec![Arc::<InterruptedDevice>::clone(&interrupted)], &layout);
     pool.write.tree_log = tree_log;
     let filesystem = Arc::new(pool.open().expect("a new pool"));
     let new = NewInode { mode: 0o100_600, ..NewInode::default() };
