@@ -113,6 +113,6 @@ pub use read::bytes::FileBytes;
 pub use read::seek::Whence;
 pub use read::stored::StoredExtent;
 pub use statfs::SpaceStatistics;
-pub use subvolume::{Subvolume, SubvolumeChoice};
+pub use subvolume::{ReservedId, Subvolume, SubvolumeChoice};
 pub use upkeep::{Upkeep, UpkeepOptions, UpkeepOwner};
 pub use write_options::{AtimeMode, FixedHost, Host, SystemHost, WriteOptions};

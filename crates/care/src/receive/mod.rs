@@ -58,6 +58,8 @@ pub struct Received {
 /// Something that happened while receiving.
 #[derive(Debug)]
 pub enum ReceiveEvent<'e> {
+    /// An id was reserved for a subvolume that is about to be made.
+    Reserved(RootId),
     /// A subvolume was made, and is to be filled.
     Begun(&'e Received),
     /// A command is about to be carried out.
@@ -145,7 +147,7 @@ impl<'r> Receiver<'r> {
             }
             let done = match current {
                 _ if command == Command::End => return Ok(()),
-                _ if begins => self.begin(&command).map(|incoming| *current = Some(incoming)),
+                _ if begins => self.begin(&command)?.map(|incoming| *current = Some(incoming)),
                 Some(incoming) => incoming.apply(&command, &mut self.known),
                 None => Err(ReceiveProblem::NoSubvolume),
             };
@@ -159,8 +161,17 @@ impl<'r> Receiver<'r> {
         }
     }
 
-    fn begin(&mut self, command: &Command<'_>) -> Result<Incoming<'r>, ReceiveProblem> {
-        Incoming::begin(self.filesystem, self.directory, &mut self.known, command)
+    /// Makes a subvolume. The observer knows its id before anything shows it.
+    fn begin(
+        &mut self,
+        command: &Command<'_>,
+    ) -> Result<Result<Incoming<'r>, ReceiveProblem>, ReceiveFailure> {
+        let id = match self.filesystem.reserve_subvolume_id() {
+            Ok(id) => id,
+            Err(error) => return Ok(Err(error.into())),
+        };
+        self.tell(&ReceiveEvent::Reserved(id.id()))?;
+        Ok(Incoming::begin(self.filesystem, self.directory, &mut self.known, command, id))
     }
 
     /// Ends the subvolume that is being received, if there is one.

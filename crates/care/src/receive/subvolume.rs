@@ -4,7 +4,7 @@ use super::Received;
 use super::error::ReceiveProblem;
 use super::known::Known;
 use super::path::{self, Found};
-use brindle_fs::{Filesystem, InodeId, NewInode, OpenFile, RootId};
+use brindle_fs::{Filesystem, InodeId, NewInode, OpenFile, ReservedId, RootId};
 use brindle_stream::{Command, Origin};
 
 /// Permissions of a subvolume's root, until the stream sets others.
@@ -31,23 +31,24 @@ pub(super) struct Incoming<'f> {
 }
 
 impl<'f> Incoming<'f> {
-    /// Makes the subvolume, in `directory`, with which a stream begins.
+    /// Makes the subvolume, of a reserved id in `directory`, with which a stream begins.
     pub(super) fn begin(
         filesystem: &'f Filesystem,
         directory: InodeId,
         known: &mut Known,
         command: &Command<'_>,
+        id: ReservedId,
     ) -> Result<Self, ReceiveProblem> {
         let (name, origin, id) = match *command {
             Command::Subvolume { path, origin } => {
                 path::check_name(path)?;
                 let new = NewInode { mode: ROOT_PERMISSIONS, ..Default::default() };
-                (path, origin, filesystem.create_subvolume(directory, path, &new)?)
+                (path, origin, filesystem.create_subvolume_as(id, directory, path, &new)?)
             }
             Command::Snapshot { path, origin, parent } => {
                 path::check_name(path)?;
                 let parent = known.find(filesystem, parent)?;
-                (path, origin, filesystem.snapshot(parent, directory, path, false)?)
+                (path, origin, filesystem.snapshot_as(id, parent, directory, path)?)
             }
             _ => return Err(ReceiveProblem::NoSubvolume),
         };

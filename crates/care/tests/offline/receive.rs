@@ -289,6 +289,31 @@ fn an_incremental_stream_wants_what_it_was_made_against() {
 }
 
 #[test]
+fn the_id_of_a_subvolume_is_told_before_anything_shows_it() {
+    let pool = Pool::new();
+    let ids = || pool.filesystem.subvolumes().expect("readable").into_iter().map(|one| one.id);
+    let (root, options, mut told) = (pool.filesystem.root(), ReceiveOptions::default(), None);
+    for stream in [FULL, INCREMENTAL] {
+        let received = receive(&pool.filesystem, root, stream, &options, &mut |event| {
+            match event {
+                ReceiveEvent::Reserved(id) => {
+                    assert!(ids().all(|other| other != *id), "{id}");
+                    told = Some(*id);
+                }
+                ReceiveEvent::Begun(begun) => {
+                    assert_eq!(told.take(), Some(begun.id));
+                    assert!(ids().any(|other| other == begun.id));
+                }
+                _ => {}
+            }
+            Control::Continue
+        });
+        received.expect("received");
+    }
+    pool.examine();
+}
+
+#[test]
 fn the_base_of_a_stream_stays_as_it_is_while_it_is_received() {
     let pool = Pool::new();
     pool.receive(&subvolume_of(&[])).expect("received");

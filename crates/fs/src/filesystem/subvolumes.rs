@@ -5,7 +5,8 @@ use crate::core::subvolume_hold::SubvolumeHold;
 use crate::error::FsError;
 use crate::filesystem::Filesystem;
 use crate::new_inode::NewInode;
-use crate::subvolume::Subvolume;
+use crate::subvolume::change::NewSubvolume;
+use crate::subvolume::{ReservedId, Subvolume};
 use brindle_ondisk::{QgroupId, RootId, Uuid};
 
 impl Filesystem {
@@ -39,7 +40,31 @@ impl Filesystem {
         new: &NewInode<'_>,
         groups: &[QgroupId],
     ) -> Result<RootId, FsError> {
-        self.parts.subvolumes.create_subvolume(parent, name, new, groups)
+        self.parts.subvolumes.create_subvolume(parent, name, new, NewSubvolume { id: None, groups })
+    }
+
+    /// Reserves the id of a subvolume that is about to be made: what is to hold for it from its first moment on can be arranged
+    /// before. One that is not used is lost until the pool is opened again.
+    ///
+    /// # Errors
+    /// A pool that is not written, trees that can't be read, and ids that are used up.
+    pub fn reserve_subvolume_id(&self) -> Result<ReservedId, FsError> {
+        self.parts.subvolumes.reserve_id()
+    }
+
+    /// Makes an empty subvolume of a reserved id.
+    ///
+    /// # Errors
+    /// Those of [`create_subvolume`](Self::create_subvolume).
+    pub fn create_subvolume_as(
+        &self,
+        id: ReservedId,
+        parent: InodeId,
+        name: &[u8],
+        new: &NewInode<'_>,
+    ) -> Result<RootId, FsError> {
+        let identity = NewSubvolume { id: Some(id), groups: &[] };
+        self.parts.subvolumes.create_subvolume(parent, name, new, identity)
     }
 
     /// Makes a snapshot of a subvolume as it is now, with what is dirty in memory, and commits.
@@ -66,7 +91,22 @@ impl Filesystem {
         read_only: bool,
         groups: &[QgroupId],
     ) -> Result<RootId, FsError> {
-        self.parts.subvolumes.snapshot(source, parent, name, read_only, groups)
+        self.parts.subvolumes.snapshot(source, parent, name, read_only, NewSubvolume { id: None, groups })
+    }
+
+    /// Makes a writable snapshot of a reserved id.
+    ///
+    /// # Errors
+    /// Those of [`snapshot`](Self::snapshot).
+    pub fn snapshot_as(
+        &self,
+        id: ReservedId,
+        source: RootId,
+        parent: InodeId,
+        name: &[u8],
+    ) -> Result<RootId, FsError> {
+        let identity = NewSubvolume { id: Some(id), groups: &[] };
+        self.parts.subvolumes.snapshot(source, parent, name, false, identity)
     }
 
     /// Deletes the subvolume of this name, with all that it holds; refused while it holds other subvolumes. Its

@@ -9,7 +9,7 @@ use crate::directory::entry::Target;
 use crate::directory::name::check_name;
 use crate::error::FsError;
 use crate::new_inode::{FirstName, Inheritance, NewInode, PlannedInode};
-use crate::subvolume::Subvolumes;
+use crate::subvolume::{ReservedId, Subvolumes};
 use crate::uuid_tree::UuidKind;
 use brindle_ondisk::item::{FileType, InodeFlags, RootFlags, RootItem, Timespec};
 use brindle_ondisk::{
@@ -37,13 +37,21 @@ struct Home {
     name: Vec<u8>,
 }
 
+/// Identity of a subvolume that is to be made.
+pub(crate) struct NewSubvolume<'s> {
+    /// Its id; `None` for the next one.
+    pub(crate) id: Option<ReservedId>,
+    /// Quota groups that it becomes part of.
+    pub(crate) groups: &'s [QgroupId],
+}
+
 impl Subvolumes {
     pub(crate) fn create_subvolume(
         &self,
         parent: InodeId,
         name: &[u8],
         new: &NewInode<'_>,
-        groups: &[QgroupId],
+        NewSubvolume { id, groups }: NewSubvolume<'_>,
     ) -> Result<RootId, FsError> {
         check_name(name)?;
         self.core.pool().check_quota_parents(groups)?;
@@ -58,7 +66,7 @@ impl Subvolumes {
         self.directories.changeable_directory(parent, false)?;
         self.check_free(place)?;
         let inheritance = self.inheritance_of_subvolume(parent.tree, new)?;
-        let id = self.new_subvolume_id()?;
+        let id = self.id_of_new(id)?;
         let uuid = options.host.new_uuid();
         let index = self.directories.new_index(place.tree, parent, &mut names)?;
         self.core.change(Need::items(NEW_ITEMS + 2 * groups.len()), |edit| {
@@ -95,7 +103,7 @@ impl Subvolumes {
         parent: InodeId,
         name: &[u8],
         read_only: bool,
-        groups: &[QgroupId],
+        NewSubvolume { id, groups }: NewSubvolume<'_>,
     ) -> Result<RootId, FsError> {
         check_name(name)?;
         self.core.pool().check_quota_parents(groups)?;
@@ -110,7 +118,7 @@ impl Subvolumes {
         let mut names = directory.names();
         self.directories.changeable_directory(parent, false)?;
         self.check_free(place)?;
-        let id = self.new_subvolume_id()?;
+        let id = self.id_of_new(id)?;
         let uuid = write.options.host.new_uuid();
         let now = write.options.host.now().into();
         let index = self.directories.new_index(place.tree, parent, &mut names)?;
@@ -293,6 +301,14 @@ impl Subvolumes {
             return Err(FsError::Exists(place.name.to_vec()));
         }
         self.directories.check_room(place, &slot, 0)
+    }
+
+    pub(crate) fn reserve_id(&self) -> Result<ReservedId, FsError> {
+        Ok(ReservedId(self.new_subvolume_id()?))
+    }
+
+    fn id_of_new(&self, reserved: Option<ReservedId>) -> Result<RootId, FsError> {
+        reserved.map_or_else(|| self.new_subvolume_id(), |reserved| Ok(reserved.id()))
     }
 
     /// An id that no subvolume has, or ever had since the filesystem was opened.

@@ -59,6 +59,17 @@ pub enum SubvolumeChoice {
     Id(RootId),
 }
 
+/// Id of a subvolume that is not made yet: no other one gets it.
+#[derive(Debug)]
+pub struct ReservedId(RootId);
+
+impl ReservedId {
+    /// The id.
+    pub fn id(&self) -> RootId {
+        self.0
+    }
+}
+
 impl Subvolume {
     /// Returns true if it can't be written.
     pub fn is_read_only(&self) -> bool {

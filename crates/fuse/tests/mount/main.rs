@@ -8,6 +8,7 @@ mod killed;
 mod limits;
 mod nameless;
 mod reading;
+mod receiving;
 mod replacing;
 mod rings;
 mod space;

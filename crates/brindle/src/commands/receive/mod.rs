@@ -126,6 +126,7 @@ fn on_devices(command: &ReceiveCommand, devices: &[PathBuf], source: impl Read) 
     let mut names: Vec<Value> = Vec::new();
     let mut observer = |event: &ReceiveEvent<'_>| {
         match event {
+            ReceiveEvent::Reserved(_) => {}
             ReceiveEvent::Begun(begun) => {
                 tracing::debug!("subvolume {}, id {}", String::from_utf8_lossy(&begun.name), begun.id);
             }

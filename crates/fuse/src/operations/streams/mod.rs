@@ -230,10 +230,9 @@ impl Receiving {
         let source = BufReader::with_capacity(BUFFER_BYTES, stream);
         let mut look = |event: &ReceiveEvent<'_>| {
             match event {
-                ReceiveEvent::Begun(begun) => {
-                    arrival = Some(self.incoming.begin(begun.id));
-                    self.show(own, &begun.name, begun.id);
-                }
+                // Before anything shows the subvolume: the kernel would keep for good what it learns of it without this.
+                ReceiveEvent::Reserved(id) => arrival = Some(self.incoming.begin(*id)),
+                ReceiveEvent::Begun(begun) => self.show(own, &begun.name, begun.id),
                 // What other programs have written into it meanwhile is part of it, as on a mount of the kernel.
                 ReceiveEvent::Command(placed) if placed.command.ends_subvolume() => {
                     if let Some(arrival) = &arrival {
