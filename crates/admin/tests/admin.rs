@@ -10,6 +10,7 @@ use brindle_device::{DeviceClass, SparseDevice, WritableDevice};
 use brindle_fs::{Filesystem, OpenOptions, WriteOptions};
 use brindle_ondisk::{DevId, Uuid};
 use brindle_policy::balance::Balance;
+use brindle_policy::placement::PlacementClass;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -88,7 +89,8 @@ fn devices_are_added_resized_and_removed() {
     let path = scratch.path().join("third.img");
     std::fs::File::create(&path).and_then(|file| file.set_len(600 * MIB)).expect("sparse");
     let options = AddOptions { force: false, discard: false };
-    let added = pool.change_devices(&Change::Add { path, class: None, options }, &mut continues);
+    let added =
+        pool.change_devices(&Change::Add { path, class: None, class_name: None, options }, &mut continues);
     assert_eq!(added.expect("room").devid, Some(3));
     let resize = Change::Resize(DevId::new(3), NewSize::To(520 * MIB));
     assert_eq!(pool.change_devices(&resize, &mut continues).expect("room").devid, Some(3));
@@ -99,6 +101,32 @@ fn devices_are_added_resized_and_removed() {
     assert_eq!(pool.members().expect("there").len(), 2);
     let refused = pool.change_devices(&Change::Remove(Leaving::Missing), &mut continues);
     assert!(matches!(refused, Err(AdminError::Change(_))), "{refused:?}");
+}
+
+#[test]
+fn a_device_joins_with_the_class_of_its_name_or_not_at_all() {
+    let (pool, scratch) = (pool(), tempfile::tempdir().expect("room"));
+    let path = scratch.path().join("third.img");
+    std::fs::File::create(&path).and_then(|file| file.set_len(600 * MIB)).expect("sparse");
+    let options = AddOptions { force: false, discard: false };
+    let named = |name: &str| Change::Add {
+        path: path.clone(),
+        class: None,
+        class_name: Some(name.to_owned()),
+        options,
+    };
+    let refused = pool.change_devices(&named("smr"), &mut continues);
+    assert!(matches!(refused, Err(AdminError::Classes(_))), "{refused:?}");
+    assert_eq!(pool.members().expect("there").len(), 2);
+    let mut classes = pool.classes().expect("none are listed");
+    classes.list(PlacementClass::Bulk, &["disk", "smr"]).expect("names");
+    pool.set_classes(&classes).expect("writable");
+    pool.change_devices(&named("smr"), &mut continues).expect("it is listed now");
+    let members = pool.members().expect("there");
+    let third = members.iter().find(|member| member.devid.get() == 3).expect("it was added");
+    assert_eq!(pool.classes().expect("readable").class_of(&third.uuid), Some("smr"));
+    let gone = pool.set_class(7, "smr");
+    assert!(matches!(gone, Err(AdminError::NoDevice(7))), "{gone:?}");
 }
 
 #[test]

@@ -22,8 +22,10 @@ pub enum Change {
     Add {
         /// Its path, or the URI of an export.
         path: PathBuf,
-        /// Class that is stored for it.
+        /// Side that is stored for it.
         class: Option<PlacementClass>,
+        /// Name of its class within the side, one that the pool lists.
+        class_name: Option<String>,
         /// Treatment of its contents.
         options: AddOptions,
     },
@@ -70,7 +72,7 @@ impl Change {
     pub(super) fn message(&self) -> Result<DeviceStart, AdminError> {
         let mut message = DeviceStart::new_zeroed();
         match self {
-            Self::Add { path, class, options } => {
+            Self::Add { path, class, options, .. } => {
                 (message.change, message.path) = (DEVICE_ADD, path_field(path)?);
                 message.flags = flags([
                     (options.force, DEVICE_FORCE),

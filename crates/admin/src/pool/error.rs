@@ -8,6 +8,7 @@ use brindle_care::scrub::{RecordError, ScrubError};
 use brindle_device::DeviceError;
 use brindle_fs::FsError;
 use brindle_ondisk::{DevId, Logical};
+use brindle_policy::class::ClassesProblem;
 use brindle_tree::TreeError;
 use std::io;
 use std::path::PathBuf;
@@ -68,8 +69,26 @@ pub enum AdminError {
     )]
     ReplacementRuns,
     /// The kernel keeps no classes of devices.
-    #[error("the kernel keeps no classes: leave :fast and :bulk away, and see `brindle property`")]
+    #[error("the kernel keeps no classes: leave the word behind the colon away, and see `brindle property`")]
     KernelClasses,
+    /// Classes of devices that the pool stores can't be understood, or can't be as they are asked for.
+    #[error("device classes of the pool: {0}")]
+    Classes(#[from] ClassesProblem),
+    /// The pool has no such device.
+    #[error("the pool has no device of id {0}")]
+    NoDevice(u64),
+    /// A device has joined, and the name of its class was not stored.
+    #[error(
+        "devid {devid} is in the pool, but not of class {name}; `brindle tier class set --device` makes it that"
+    )]
+    ClassNotStored {
+        /// The device.
+        devid: u64,
+        /// Name of the class.
+        name: String,
+        /// The reason.
+        source: Box<AdminError>,
+    },
     /// An extent lies in no chunk.
     #[error("logical {0}: in no chunk of the pool")]
     NoChunk(Logical),

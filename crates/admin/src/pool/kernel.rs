@@ -11,6 +11,7 @@ use brindle_care::device::prepare;
 use brindle_care::job::{Control, Ended, Observer};
 use brindle_device::FileDevice;
 use brindle_ondisk::{DevId, Uuid};
+use brindle_policy::class::DeviceClasses;
 
 /// A mount of the kernel.
 #[derive(Debug)]
@@ -27,6 +28,10 @@ impl PoolFacts for KernelMount {
 
     fn inventory(&self) -> Result<Inventory, AdminError> {
         Ok(self.0.inventory()?)
+    }
+
+    fn classes(&self) -> Result<DeviceClasses, AdminError> {
+        Ok(self.0.stored_classes()??)
     }
 
     fn balance_status(&self) -> Result<BalanceStatus, AdminError> {
@@ -60,9 +65,11 @@ impl PoolAdmin for KernelMount {
     }
 
     /// The kernel works in the calling process, and hears no control but those of a replacement and of a balance.
-    fn change_devices(&self, change: &Change, observer: Observer<'_>) -> Result<Changed, AdminError> {
+    fn carry_out(&self, change: &Change, observer: Observer<'_>) -> Result<Changed, AdminError> {
         match change {
-            Change::Add { class: Some(_), .. } => Err(AdminError::KernelClasses),
+            Change::Add { class: Some(_), .. } | Change::Add { class_name: Some(_), .. } => {
+                Err(AdminError::KernelClasses)
+            }
             Change::Add { path, options, .. } => {
                 let path = absolute(path)?;
                 // It has to be free again when the kernel takes it.
@@ -83,6 +90,10 @@ impl PoolAdmin for KernelMount {
                 Ok(Changed::at_once(Some(devid.get())))
             }
         }
+    }
+
+    fn set_classes(&self, _: &DeviceClasses) -> Result<(), AdminError> {
+        Err(AdminError::KernelClasses)
     }
 
     fn defragment(&self, whole_pool: bool, _: DefragmentObserver<'_>) -> Result<Control, AdminError> {

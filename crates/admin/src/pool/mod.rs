@@ -31,6 +31,7 @@ use brindle_care::device::NewSize;
 use brindle_care::job::{Control, Ended, Observer, Progress};
 use brindle_ondisk::{DevId, Uuid};
 use brindle_policy::balance::Balance;
+use brindle_policy::class::DeviceClasses;
 use brindle_tree::Pool;
 use brindle_uapi::message::text;
 use std::path::{Path, PathBuf};
@@ -192,6 +193,8 @@ pub trait PoolFacts {
     fn members(&self) -> Result<Vec<Member>, AdminError>;
     /// Devices with their stored hints, and chunks with the bytes used of them, as of the last commit.
     fn inventory(&self) -> Result<Inventory, AdminError>;
+    /// Classes of devices that the owner has listed.
+    fn classes(&self) -> Result<DeviceClasses, AdminError>;
     /// State of the balance.
     fn balance_status(&self) -> Result<BalanceStatus, AdminError>;
     /// Error counters of all devices.
@@ -211,8 +214,10 @@ pub trait PoolAdmin: PoolFacts {
     /// Ends a replacement, or the return of a device, that another process has begun, and waits for its end. Returns false
     /// without one.
     fn cancel_replace(&self) -> Result<bool, AdminError>;
-    /// Carries a change of devices out; returns at its end.
-    fn change_devices(&self, change: &Change, observer: Observer<'_>) -> Result<Changed, AdminError>;
+    /// Carries a change of devices out, but for the name of a class; returns at its end.
+    fn carry_out(&self, change: &Change, observer: Observer<'_>) -> Result<Changed, AdminError>;
+    /// Stores other classes of devices.
+    fn set_classes(&self, classes: &DeviceClasses) -> Result<(), AdminError>;
     /// Defragments metadata a piece at a time, of the whole pool or of the subvolume of the mount's directory. A pause ends it as a
     /// cancellation does. Returns the last answer of the observer: [`Control::Continue`] if all is defragmented.
     fn defragment(&self, whole_pool: bool, observer: DefragmentObserver<'_>) -> Result<Control, AdminError>;
@@ -220,6 +225,31 @@ pub trait PoolAdmin: PoolFacts {
     fn reset_device_errors(&self) -> Result<Vec<DeviceErrors>, AdminError>;
     /// Makes everything durable and closes a pool that the caller has opened; a mount stays.
     fn close(&self) -> Result<(), AdminError>;
+
+    /// Carries a change of devices out; returns at its end. A device joins with its class, or, if there can be none of that name, not
+    /// at all.
+    fn change_devices(&self, change: &Change, observer: Observer<'_>) -> Result<Changed, AdminError> {
+        let Change::Add { class_name: Some(name), .. } = change else {
+            return self.carry_out(change, observer);
+        };
+        self.classes()?.assign(Uuid::NIL, name)?;
+        let changed = self.carry_out(change, observer)?;
+        let devid = changed.devid.unwrap_or(0);
+        self.set_class(devid, name).map_err(|error| AdminError::ClassNotStored {
+            devid,
+            name: name.clone(),
+            source: Box::new(error),
+        })?;
+        Ok(changed)
+    }
+
+    /// Makes a device one of a class that is listed.
+    fn set_class(&self, devid: u64, name: &str) -> Result<(), AdminError> {
+        let mut classes = self.classes()?;
+        let device = self.members()?.into_iter().find(|member| member.devid.get() == devid);
+        classes.assign(device.ok_or(AdminError::NoDevice(devid))?.uuid, name)?;
+        self.set_classes(&classes)
+    }
 
     /// Gives up an interrupted balance of misplaced block groups alone: the next one goes on with its work. Returns false
     /// without one.

@@ -11,6 +11,7 @@ use brindle_care::device::{Newcomer, add, open_device, rejoin, remove, replace, 
 use brindle_care::job::{Control, Ended, Observer, Pace, Progress};
 use brindle_fs::{DefragmentPlace, DefragmentScope, Filesystem, Host, SystemHost};
 use brindle_ondisk::{DevId, Item, Key, KeyType, Logical, ObjectId, RootId, Uuid};
+use brindle_policy::class::DeviceClasses;
 use brindle_policy::tier::{TierChunk, TierStripe};
 use brindle_tree::{Pool, Readahead, TreeError};
 use std::collections::HashMap;
@@ -43,6 +44,10 @@ impl PoolFacts for Pool {
 
     fn inventory(&self) -> Result<Inventory, AdminError> {
         Ok(inventory(self)?)
+    }
+
+    fn classes(&self) -> Result<DeviceClasses, AdminError> {
+        Ok(self.stored_classes()??)
     }
 
     fn balance_status(&self) -> Result<BalanceStatus, AdminError> {
@@ -80,6 +85,10 @@ impl PoolFacts for OpenPool {
 
     fn inventory(&self) -> Result<Inventory, AdminError> {
         PoolFacts::inventory(self.0.pool())
+    }
+
+    fn classes(&self) -> Result<DeviceClasses, AdminError> {
+        self.0.pool().classes()
     }
 
     fn balance_status(&self) -> Result<BalanceStatus, AdminError> {
@@ -129,10 +138,10 @@ impl PoolAdmin for OpenPool {
         Ok(false)
     }
 
-    fn change_devices(&self, change: &Change, observer: Observer<'_>) -> Result<Changed, AdminError> {
+    fn carry_out(&self, change: &Change, observer: Observer<'_>) -> Result<Changed, AdminError> {
         let pool = self.0.pool();
         let (devid, ended) = match change {
-            Change::Add { path, class, options } => {
+            Change::Add { path, class, options, .. } => {
                 let new = Newcomer::open(path, SystemHost.new_uuid(), *class)?;
                 let devids = add(pool, &[new], options)?;
                 return Ok(Changed::at_once(devids.first().map(|devid| devid.get())));
@@ -149,6 +158,11 @@ impl PoolAdmin for OpenPool {
             }
         };
         Ok(Changed { devid, progress: ended.progress, control: ended.control })
+    }
+
+    fn set_classes(&self, classes: &DeviceClasses) -> Result<(), AdminError> {
+        self.0.pool().set_classes(classes)?;
+        Ok(self.0.pool().commit()?)
     }
 
     /// Without a directory there is no subvolume of it: all trees are defragmented.

@@ -13,6 +13,7 @@ use brindle_care::job::{Control, Ended, Observer, Progress};
 use brindle_ondisk::item::BalanceItem;
 use brindle_ondisk::{DevId, RootId, Uuid};
 use brindle_policy::balance::Balance;
+use brindle_policy::class::DeviceClasses;
 use brindle_uapi::message::{
     BALANCE_FORCE, BALANCE_REPORT_NONE, BALANCE_REPORT_RUNNING, BALANCE_RESUME, BALANCE_STOP_CANCEL,
     BALANCE_STOP_PAUSE, BalanceReport, BalanceStart, DEVICE_REJOIN, DEVICE_REPLACE, WORK_ENDED_CANCELLED,
@@ -70,6 +71,10 @@ impl PoolFacts for BrindleMount {
 
     fn inventory(&self) -> Result<Inventory, AdminError> {
         Ok(self.0.inventory()?)
+    }
+
+    fn classes(&self) -> Result<DeviceClasses, AdminError> {
+        Ok(self.0.stored_classes()??)
     }
 
     fn balance_status(&self) -> Result<BalanceStatus, AdminError> {
@@ -143,7 +148,7 @@ impl PoolAdmin for BrindleMount {
         Ok(true)
     }
 
-    fn change_devices(&self, change: &Change, observer: Observer<'_>) -> Result<Changed, AdminError> {
+    fn carry_out(&self, change: &Change, observer: Observer<'_>) -> Result<Changed, AdminError> {
         if let Err(error) = self.0.start_device_change(change.message()?) {
             let report = self.0.device_report()?;
             return Err(match report.change {
@@ -159,6 +164,10 @@ impl PoolAdmin for BrindleMount {
         };
         let Ended { progress, control } = Self::follow(observer, look, |_| self.0.stop_device_change())?;
         Ok(Changed { devid, progress, control })
+    }
+
+    fn set_classes(&self, classes: &DeviceClasses) -> Result<(), AdminError> {
+        Ok(self.0.set_classes(classes)?)
     }
 
     fn defragment(&self, whole_pool: bool, observer: DefragmentObserver<'_>) -> Result<Control, AdminError> {

@@ -36,9 +36,13 @@ pub(crate) fn split_said(word: &Path, classes: &DeviceClasses) -> Result<(PathBu
             Ok((path.to_owned(), SaidClass { side: Some(side), name }))
         }
         None if path.exists() => {
-            let or_listed = if classes.is_empty() { "" } else { ", nor is it listed by --fast or --bulk" };
+            let names: Vec<String> = classes.all().into_iter().map(|class| class.name).collect();
+            let nor_listed = match classes.is_empty() {
+                true => String::new(),
+                false => format!(", nor a class that is listed: {}", names.join(", ")),
+            };
             wrong_usage(format!(
-                "{}: the word after the colon is neither fast nor bulk{or_listed}",
+                "{}: the word after the colon is neither fast nor bulk{nor_listed}",
                 word.display()
             ))
         }

@@ -142,6 +142,60 @@ fn devices_of_an_unmounted_pool_join_leave_and_change_their_size() {
     assert_eq!(pool.members(&[1, 2]), [(2, 512 * MIB), (3, 512 * MIB)]);
 }
 
+/// Names of the classes of devices 1 to 3.
+fn class_names(pool: &[&str]) -> [String; 3] {
+    let words = [&["tier", "class", "list", "--json"], pool].concat();
+    let listed: Value = serde_json::from_str(&brindle_prints(words)).expect("JSON");
+    let classes = listed["classes"].as_array().expect("a list");
+    [1, 2, 3].map(|devid| {
+        let has =
+            |class: &&Value| class["devids"].as_array().is_some_and(|devids| devids.contains(&devid.into()));
+        let class = classes.iter().find(has).unwrap_or_else(|| panic!("no class of devid {devid}: {listed}"));
+        class["name"].as_str().expect("a name").to_owned()
+    })
+}
+
+#[test]
+fn a_device_joins_a_class_that_the_pool_lists() {
+    let pool = Pool::make(2, "single");
+    let images = [0, 1, 2].map(|number| pool.image(number));
+    let [first, second, third] = images;
+    let named = format!("{third}:smr");
+    let said = brindle_fails(2, ["device", "add", &named, "--pool", first, second]);
+    assert!(said.contains("neither fast nor bulk") && !said.contains("listed"), "{said}");
+    let [one, two] = ["1=ssd", "2=disk"];
+    let words = ["--fast", "ssd", "--bulk", "disk,smr", "--device", one, "--device", two];
+    brindle_prints([&["tier", "class", "set"], &words[..], &[first, second]].concat());
+    let unknown = format!("{third}:tape");
+    let said = brindle_fails(2, ["device", "add", &unknown, "--pool", first, second]);
+    assert!(said.contains("nor a class that is listed: ssd, disk, smr"), "{said}");
+    assert_eq!(pool.members(&[0, 1]).len(), 2, "it was refused before anything was done");
+    let said = brindle_prints(["-q", "device", "add", &named, "--pool", first, second]);
+    assert_eq!(said, format!("Added: {third} is devid 3.\n"));
+    assert_eq!(class_names(&images), ["ssd", "disk", "smr"]);
+    let hint = brindle_prints(["property", "get", third, "allocation_hint"]);
+    assert!(hint.contains("DATA_PREFERRED"), "{hint}");
+    pool.check(&[0, 1, 2]);
+}
+
+#[test]
+fn a_device_of_a_mount_joins_a_class_that_the_pool_lists() {
+    if !can_mount() {
+        return;
+    }
+    let pool = Pool::make(2, "single");
+    let (images, place) = ([0, 1, 2].map(|number| pool.image(number)), pool.place());
+    pool.mount(&[0, 1]);
+    let words = ["--fast", "ssd,nvme", "--bulk", "disk", "--device", "1=ssd", "--device", "2=disk"];
+    brindle_prints([&["tier", "class", "set"], &words[..], &[text(&place)]].concat());
+    let said = brindle_prints(["device", "add", &format!("{}:nvme", images[2]), text(&place)]);
+    assert!(said.ends_with("is devid 3.\n"), "{said}");
+    assert_eq!(class_names(&[text(&place)]), ["ssd", "disk", "nvme"]);
+    unmount(&place);
+    assert_eq!(class_names(&images), ["ssd", "disk", "nvme"]);
+    pool.check(&[0, 1, 2]);
+}
+
 #[test]
 fn a_missing_device_is_replaced_by_hand() {
     let pool = Pool::make(2, "raid1");
@@ -286,6 +340,8 @@ fn the_kernel_is_asked_for_pools_that_it_has_mounted() {
     std::fs::write(at.join("file"), contents(7)).expect("room");
     let said = brindle_fails(1, ["device", "add", &format!("{third}:fast"), text(&at)]);
     assert!(said.contains("the kernel keeps no classes"), "{said}");
+    let said = brindle_fails(2, ["device", "add", &format!("{third}:smr"), text(&at)]);
+    assert!(said.contains("neither fast nor bulk"), "{said}");
     brindle_prints(["device", "add", third, text(&at)]);
     let said = brindle_fails(1, ["device", "add", third, text(&at)]);
     assert!(said.contains("is a device of this pool, devid 3"), "{said}");
