@@ -16,8 +16,6 @@ use brindle_ondisk::{Generation, Incompat, Key, KeyType, ObjectId, QgroupId, Roo
 use std::collections::BTreeSet;
 use zerocopy::{FromZeros, IntoBytes};
 
-/// Format version of the status (`BTRFS_QGROUP_STATUS_VERSION`).
-const VERSION: u64 = 1;
 /// Blocks that turning quotas on or off changes, apart from those of many subvolumes.
 const BLOCKS: usize = 16;
 /// Groups whose items fit one block.
@@ -189,7 +187,7 @@ fn plant(editor: &Editor<'_>, simple: bool) -> Result<(), TreeError> {
         state.begin_rescan();
     }
     let header = QgroupStatusHeader {
-        version: VERSION.into(),
+        version: QgroupStatusHeader::VERSION.into(),
         generation: editor.generation().get().into(),
         flags: state.flags().into(),
         rescan: 0.into(),

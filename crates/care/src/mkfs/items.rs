@@ -5,9 +5,10 @@ use super::plan::{GENERATION, Plan, PlannedChunk, PlannedDevice, SECTORSIZE};
 use crate::bulk::{Addresses, TreeItem};
 use brindle_ondisk::item::{
     BlockGroupItem, ChunkHeader, DevExtent, DevItem, DeviceClassesHeader, DirEntryHeader, ExtentFlags,
-    ExtentItemHeader, FileType, FreeSpaceInfo, InodeFlags, InodeItem, RootItem, Timespec, TreeBlockInfo,
+    ExtentItemHeader, FileType, FreeSpaceInfo, InodeFlags, InodeItem, QgroupInfo, QgroupLimit,
+    QgroupStatusFlags, QgroupStatusHeader, RootItem, SimpleQgroupStatus, Timespec, TreeBlockInfo,
 };
-use brindle_ondisk::{Generation, Key, KeyType, ObjectId, RootId, name_hash, to_u64};
+use brindle_ondisk::{Generation, Key, KeyType, ObjectId, QgroupId, RootId, name_hash, to_u64};
 use brindle_policy::placement::STRIP_BYTES;
 use std::ops::Range;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -193,6 +194,30 @@ pub(super) fn uuid_item(plan: &Plan) -> TreeItem {
     let half = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("half of sixteen bytes"));
     let key = Key::new(ObjectId::new(half(high)), KeyType::UUID_KEY_SUBVOL, half(low));
     (key, RootId::FS_TREE.as_bytes().to_vec())
+}
+
+/// Simple quotas that count from the first transaction on: the top-level subvolume has the blocks of its tree.
+pub(super) fn quota_tree(top_level_bytes: u64) -> Vec<TreeItem> {
+    let flags = QgroupStatusFlags::ON | QgroupStatusFlags::SIMPLE;
+    let header = QgroupStatusHeader {
+        version: U64::new(QgroupStatusHeader::VERSION),
+        generation: U64::new(GENERATION.get()),
+        flags: U64::new(flags.bits()),
+        rescan: U64::new(0),
+    };
+    let status = SimpleQgroupStatus { header, enable_gen: U64::new(GENERATION.get()) };
+    let bytes = U64::new(top_level_bytes);
+    let info =
+        QgroupInfo { generation: GENERATION, rfer: bytes, rfer_cmpr: bytes, excl: bytes, excl_cmpr: bytes };
+    let (none, top_level) = (ObjectId::new(0), QgroupId::of_subvolume(RootId::FS_TREE));
+    vec![
+        (Key::new(none, KeyType::QGROUP_STATUS, 0), status.as_bytes().to_vec()),
+        (Key::new(none, KeyType::QGROUP_INFO, top_level.get()), info.as_bytes().to_vec()),
+        (
+            Key::new(none, KeyType::QGROUP_LIMIT, top_level.get()),
+            QgroupLimit::new_zeroed().as_bytes().to_vec(),
+        ),
+    ]
 }
 
 fn directory_inode(number: ObjectId, owner: (u32, u32), plan: &Plan, options: &MkfsOptions) -> TreeItem {

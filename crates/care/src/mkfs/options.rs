@@ -117,13 +117,15 @@ bitflags! {
         const FREE_SPACE_TREE = 1 << 4;
         /// Block group items in a tree of their own.
         const BLOCK_GROUP_TREE = 1 << 5;
+        /// Simple quotas, which are on from the beginning.
+        const SIMPLE_QUOTA = 1 << 6;
     }
 }
 
 /// Features that are on by default.
 impl Default for Features {
     fn default() -> Self {
-        Self::all().difference(Self::MIXED_BG)
+        Self::all().difference(Self::MIXED_BG | Self::SIMPLE_QUOTA)
     }
 }
 
@@ -139,7 +141,7 @@ pub struct FeatureName {
 }
 
 /// The names of all features.
-pub const FEATURES: [FeatureName; 6] = [
+pub const FEATURES: [FeatureName; 7] = [
     named(Features::MIXED_BG, "mixed-bg", "mixed data and metadata block groups"),
     named(Features::EXTREF, "extref", "increased hardlink limit per file"),
     named(Features::SKINNY_METADATA, "skinny-metadata", "reduced-size metadata extent references"),
@@ -150,15 +152,16 @@ pub const FEATURES: [FeatureName; 6] = [
         "block-group-tree",
         "block groups in a tree of their own, for quick mounts",
     ),
+    named(
+        Features::SIMPLE_QUOTA,
+        "squota",
+        "simple quotas, by the subvolume that wrote an extent first; Linux 6.7",
+    ),
 ];
 
 /// Names that mkfs.btrfs knows, and why they are refused.
-const REFUSED: [(&str, &str); 9] = [
+const REFUSED: [(&str, &str); 8] = [
     ("quota", "quotas are not supported by brindle mkfs; `brindle quota enable` turns them on later"),
-    (
-        "squota",
-        "simple quotas are not supported by brindle mkfs; `brindle quota enable --simple` turns them on later",
-    ),
     ("zoned", "zoned devices are not supported"),
     ("extent-tree-v2", "the format is not settled, and not supported"),
     ("raid-stripe-tree", "not supported"),
@@ -211,6 +214,7 @@ impl Features {
         bits.set(Incompat::EXTENDED_IREF, self.contains(Self::EXTREF));
         bits.set(Incompat::SKINNY_METADATA, self.contains(Self::SKINNY_METADATA));
         bits.set(Incompat::NO_HOLES, self.contains(Self::NO_HOLES));
+        bits.set(Incompat::SIMPLE_QUOTA, self.contains(Self::SIMPLE_QUOTA));
         bits.set(Incompat::RAID56, profiles.iter().any(|profile| profile.has_parity()));
         let has_copies = |profile: &Profile| matches!(profile, Profile::Raid1c3 | Profile::Raid1c4);
         bits.set(Incompat::RAID1C34, profiles.iter().any(has_copies));
@@ -239,14 +243,14 @@ mod tests {
             of("^block-group-tree,^fst"),
             Features::default() - Features::BLOCK_GROUP_TREE - Features::FREE_SPACE_TREE
         );
-        assert_eq!(of("mixed-bg, bgt"), Features::all());
+        assert_eq!(of("mixed-bg, bgt,squota"), Features::all());
     }
 
     #[test]
     fn unsupported_features_are_refused_by_name() {
         let of = |list| Features::default().with_list(list).expect_err("refused").to_string();
         assert!(of("no-holes,zoned").starts_with("feature zoned: "), "{}", of("zoned"));
-        assert!(of("^squota").contains("simple quotas"));
+        assert!(of("^quota").contains("quota enable"));
         assert!(of("no-hole").contains("no such feature"));
         let alone = Features::default() - Features::FREE_SPACE_TREE;
         assert!(alone.check().is_err() && (alone - Features::BLOCK_GROUP_TREE).check().is_ok());

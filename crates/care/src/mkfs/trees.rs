@@ -55,6 +55,9 @@ fn tree_ids(features: Features) -> Vec<RootId> {
     if features.contains(Features::BLOCK_GROUP_TREE) {
         ids.push(RootId::BLOCK_GROUP_TREE);
     }
+    if features.contains(Features::SIMPLE_QUOTA) {
+        ids.push(RootId::QUOTA_TREE);
+    }
     ids.push(RootId::DATA_RELOC_TREE);
     ids
 }
@@ -154,8 +157,15 @@ impl Trees {
                 .flat_map(|chunk| items::free_space(chunk, self.used_bytes(chunk)))
                 .collect(),
             RootId::BLOCK_GROUP_TREE => self.block_groups(plan),
+            RootId::QUOTA_TREE => items::quota_tree(self.bytes_of(RootId::FS_TREE)),
             _ => Vec::new(),
         }
+    }
+
+    /// Bytes of the blocks of a tree.
+    fn bytes_of(&self, id: RootId) -> u64 {
+        let blocks = self.get(id).map_or(0, |tree| tree.addresses.count());
+        to_u64(blocks) * u64::from(self.nodesize)
     }
 
     fn block_groups(&self, plan: &Plan) -> Vec<TreeItem> {

@@ -112,6 +112,51 @@ fn the_kernel_takes_every_checksum_nodesize_and_feature() {
     }
 }
 
+/// A file of the kernel on the quotas of a pool that it has mounted.
+fn quota_file(options: &MkfsOptions, name: &str) -> String {
+    let path = format!("/sys/fs/btrfs/{}/qgroups/{name}", options.fsid);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    text.trim().to_owned()
+}
+
+#[test]
+fn the_kernel_goes_on_with_simple_quotas() {
+    if !can_mount() {
+        return;
+    }
+    for (more, nodesize) in [("", 16384), (",mixed-bg", 4096)] {
+        let mut options = options();
+        options.features = Features::default().with_list(&format!("squota{more}")).expect("known words");
+        let mut pool = LoopPool::make(&[512 * MIB], &options);
+        // Version 6.2 of btrfs-progs refuses the feature.
+        let check = |pool: &LoopPool| {
+            assert_clean("squota", &examine(pool.images.iter().map(|path| open(path)).collect()));
+        };
+        check(&pool);
+        pool.attach();
+        pool.mount("rw");
+        assert_eq!(quota_file(&options, "mode"), "squota");
+        assert_eq!(quota_file(&options, "inconsistent"), "0");
+        assert_eq!(quota_file(&options, "0_5/referenced"), nodesize.to_string());
+        assert_eq!(quota_file(&options, "0_5/exclusive"), nodesize.to_string());
+        use_pool(&pool.mount_point());
+        let referenced: u64 = quota_file(&options, "0_5/referenced").parse().expect("a number");
+        assert!(referenced > 4 << 20, "{referenced}");
+        pool.unmount();
+        check(&pool);
+        pool.mount("rw");
+        // All of it goes again.
+        for number in 0..60 {
+            std::fs::remove_file(pool.mount_point().join(format!("file{number}"))).expect("writable");
+        }
+        run(Command::new("btrfs").args(["filesystem", "sync"]).arg(pool.mount_point()));
+        let referenced: u64 = quota_file(&options, "0_5/referenced").parse().expect("a number");
+        assert!(referenced < MIB, "{referenced}");
+        pool.unmount();
+        check(&pool);
+    }
+}
+
 #[test]
 fn the_kernel_takes_small_and_large_devices() {
     if !can_mount() {

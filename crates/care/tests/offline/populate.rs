@@ -2,7 +2,7 @@
 
 use crate::support::{MIB, assert_clean, devices, examine, given, options};
 use brindle_care::job::Control;
-use brindle_care::mkfs::{NewDevice, mkfs};
+use brindle_care::mkfs::{Features, NewDevice, mkfs};
 use brindle_care::populate::{
     InodeFlagRule, PopulateError, PopulateOptions, PopulateReport, Source, SubvolumeKind, SubvolumeRule,
     Veiled, populate,
@@ -184,6 +184,33 @@ fn subvolumes_flags_and_shrinking_are_as_told() {
     let flags = filesystem.attributes(text).expect("readable").flags;
     assert!(flags.contains(InodeFlags::NODATACOW | InodeFlags::NODATASUM));
     assert_eq!(filesystem.attributes(text).expect("readable").nlink, 1, "the other link is in a subvolume");
+}
+
+#[test]
+fn simple_quotas_of_a_pool_count_what_it_is_filled_with() {
+    let scratch = tempfile::tempdir().expect("room");
+    make_source(scratch.path());
+    let devices = devices(&[(256 * MIB, DeviceClass::Solid)]);
+    let mut making = options();
+    making.features |= Features::SIMPLE_QUOTA;
+    mkfs(&given(&devices), &making).expect("the device is large enough");
+    let kind = SubvolumeKind { is_read_only: false, is_default: false };
+    let options = PopulateOptions {
+        subvolumes: vec![SubvolumeRule { kind, path: "sub".into() }],
+        ..PopulateOptions::default()
+    };
+    let source = Source::scan(scratch.path()).expect("it can be read");
+    let writable = vec![Arc::clone(&devices[0]) as Arc<dyn WritableDevice>];
+    populate(writable, &source, &options, &mut |_| Control::Continue).expect("it fits");
+    assert_clean("filled", &examine(vec![Arc::clone(&devices[0]) as Arc<dyn Device>]));
+    let quotas = open(&devices[0]).pool().quotas().expect("readable").expect("they are on");
+    let bytes = |id: u64| {
+        let group = quotas.groups.iter().find(|group| group.id.get() == id).expect("each subvolume has one");
+        group.info.rfer.get()
+    };
+    // 300 files of up to 11 KiB, and a text and a part of a sparse file at the top.
+    assert!(bytes(256) > MIB, "{}", bytes(256));
+    assert!((512 << 10..MIB).contains(&bytes(5)), "{}", bytes(5));
 }
 
 #[test]

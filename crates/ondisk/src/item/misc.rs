@@ -21,6 +21,11 @@ pub struct QgroupStatusHeader {
 }
 const _: () = assert!(size_of::<QgroupStatusHeader>() == 32 && offset_of!(QgroupStatusHeader, flags) == 16);
 
+impl QgroupStatusHeader {
+    /// The format version that there is (`BTRFS_QGROUP_STATUS_VERSION`).
+    pub const VERSION: u64 = 1;
+}
+
 /// State of the tree of simple quotas as on disk.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
