@@ -33,12 +33,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 const EXAMPLES: &str = "\
 DEVICES
-  A device may be said to be fast (flash) or bulk (spindles): /dev/nvme0n1:fast. Unsaid, what the host says
-  of it counts. Fast devices get the lowest devids; metadata goes to them if they are enough for its
-  profile, data to the others. What is said is stored in the pool, where stock kernels ignore it
-  (METADATA_PREFERRED in the type of the device). With --small-files, data of small files lies on the
-  fast devices as well; this is what `brindle property set MOUNTPOINT small_files` sets later.
-  More than two classes are listed by --fast and --bulk, and said of devices by name: /dev/sdc:smr. Then
+  The class of a device is fast (flash) or bulk (spindles), as in /dev/nvme0n1:fast; without such a word a
+  device is fast if the host says that it does not rotate. Fast devices get the lowest devids; metadata goes
+  to them if they are enough for its profile, data to the others. Classes that were given are stored in the
+  pool, where stock kernels ignore them (METADATA_PREFERRED in the type of the device). With --small-files,
+  data of small files lies on the fast devices as well; this is what `brindle property set MOUNTPOINT
+  small_files` sets later.
+  More than two classes are listed by --fast and --bulk, and given to devices by name: /dev/sdc:smr. Then
   metadata goes to the fastest class, and files that --rootdir finds marked to theirs; this is what `brindle
   tier class set` sets later.
 
@@ -81,8 +82,8 @@ ENVIRONMENT
 /// Make a pool, on block devices or image files
 ///
 /// All contents of the devices are lost. The pool is one that the Linux kernel mounts: after making one on several
-/// block devices, tell it with `btrfs device scan`. The root directory belongs to the calling user (with --rootdir,
-/// to the owner of DIR).
+/// block devices, make them known to it with `brindle device scan` or `btrfs device scan`. The root directory
+/// belongs to the calling user (with --rootdir, to the owner of DIR).
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct MkfsCommand {
@@ -116,10 +117,10 @@ pub(crate) struct MkfsCommand {
     /// The same; of a block device, use no more than this
     #[arg(short, long, value_name = "SIZE", value_parser = parse_size)]
     byte_count: Option<u64>,
-    /// Classes of the fast side, the fastest first, to be said of devices; stored in the pool
+    /// Names of classes of fast devices, the fastest first, for DEVICE:NAME; stored in the pool
     #[arg(long, value_name = "NAME,...")]
     fast: Option<String>,
-    /// Classes of the bulk side, the fastest first
+    /// Names of classes of bulk devices, the fastest first
     #[arg(long, value_name = "NAME,...")]
     bulk: Option<String>,
     /// Files up to this length lie on fast devices, if there are enough of them; stored in the pool
@@ -130,7 +131,7 @@ pub(crate) struct MkfsCommand {
     /// Overwrite a filesystem that is there; one that is mounted never is
     #[arg(short, long)]
     force: bool,
-    /// Do not give back the space of the devices first
+    /// Do not discard (TRIM) the space of the devices first
     #[arg(short = 'K', long)]
     nodiscard: bool,
     #[command(flatten)]

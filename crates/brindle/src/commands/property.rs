@@ -56,21 +56,21 @@ pub(crate) enum PropertyCommand {
 
 /// Show a property, or all
 ///
-/// Without a name, all that PATH has are shown: `ro` of a subvolume, `compression` and `tier` where they are set, all of a
+/// Without a name all properties of PATH are shown: `ro` of a subvolume, `compression` and `tier` where they are set, all of a
 /// mount of brindle by its mount point, the `allocation_hint` of a device.
 ///
 /// `ro`: true for a read-only subvolume. `compression`: algorithm for a file, or for new files of a directory.
 /// `tier`: class of devices for the data of a file, or of new files of a directory. `small_files`: length up to which
 /// data of files lies on fast devices. `writeback` and `writeback_profile`: data that lies on fast devices first. `log_profile`: copies of the log.
-/// `placement`: weight of the class of a device. `allocation_hint`: use of
-/// devices; of a device, or of all of a mount. Of a mount: `read_policy`, all policies, the one that chooses
+/// `placement`: whether new chunks go by the classes of devices. `allocation_hint`: contents that a device is
+/// for; of a device, or of all devices of a mount. Of a mount: `read_policy`, all policies, the one that chooses
 /// mirrors in brackets; `metadata_defrag`, as it was mounted; `read_statistics`; `read_host_stats`; and the numbers of the policy roundrobin. These have the
 /// names of the files that the kernel and its patches have in sysfs, and answer to `read_policies/policy` and
 /// `read_policies/roundrobin_...` as well.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct GetCommand {
-    /// Type of the object, as btrfs takes it; the property says as much
+    /// Type of the object, accepted as in btrfs: the property tells it already
     #[arg(short = 't', value_enum, value_name = "TYPE", hide = true)]
     _object_type: Option<ObjectType>,
     /// File, directory, device or mount point
@@ -124,7 +124,7 @@ pub(crate) struct GetCommand {
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct SetCommand {
-    /// Type of the object, as btrfs takes it; the property says as much
+    /// Type of the object, accepted as in btrfs: the property tells it already
     #[arg(short = 't', value_enum, value_name = "TYPE", hide = true)]
     _object_type: Option<ObjectType>,
     /// File, directory, device or mount point

@@ -49,7 +49,7 @@ pub(crate) struct CreateCommand {
     /// Treatment of writes: back, thru or around
     #[arg(short = 'p', value_name = "MODE", value_parser = parse_mode)]
     mode: Mode,
-    /// Take in writes alone (mode back)
+    /// Cache writes only, not reads (mode back)
     #[arg(short = 'w')]
     write_only: bool,
     /// Take the place of a cache that is there, with its dirty blocks
@@ -64,7 +64,7 @@ pub(crate) struct CreateCommand {
     /// Size of the cache; the whole SSD unless told otherwise
     #[arg(short, value_name = "SIZE", value_parser = parse_sectors)]
     size: Option<u64>,
-    /// Blocks of a set
+    /// Blocks of a set (associativity)
     #[arg(short, value_name = "BLOCKS", default_value_t = ASSOCIATIVITY)]
     associativity: u32,
     /// A second SSD that mirrors the first (mode back)

@@ -19,7 +19,7 @@ EXIT STATUS
 /// Tell if all devices of a pool are there
 ///
 /// The others are looked for among the block devices of the machine, as mount(8) does for `mount -t fuse.brindle`. udev asks
-/// so, that systemd waits for all devices of a pool before it is mounted.
+/// this, and systemd waits for all devices of a pool before it mounts it.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ReadyCommand {

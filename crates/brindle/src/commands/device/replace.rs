@@ -79,7 +79,7 @@ pub(crate) struct StartCommand {
     /// Read the device only where no other copy can be read
     #[arg(short = 'r')]
     avoid_source: bool,
-    /// Don't give back the space of the target first
+    /// Don't discard (TRIM) the space of the target first
     #[arg(short = 'K', long)]
     nodiscard: bool,
     /// Accepted as btrfs-progs has it: the command always waits for the end

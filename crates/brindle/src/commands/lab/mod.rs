@@ -35,7 +35,7 @@ EXAMPLES
 
 A figure that was measured on such a disk is that of a modelled drive, and is to be told with the line of its model.";
 
-/// Use modelled disks: hard disks, SSDs and NVMe drives that are not there
+/// Use modelled disks: hard disks, SSDs and NVMe drives that exist in software alone
 ///
 /// A modelled disk is a file in a directory, served by a process of brindle: each request takes the time that the drive
 /// would take, and its contents are in memory or in a sparse file. A loop device makes a block device of it, for any
