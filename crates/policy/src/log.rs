@@ -131,10 +131,11 @@ impl fmt::Display for LogEverywhere {
                 )
             }
             Self::TooFew { fast, needed } => {
-                let devices = if *fast == 1 { "is a fast device" } else { "are fast devices" };
+                let are = if *fast == 1 { "is" } else { "are" };
                 write!(
                     f,
-                    "of the lowest devids {fast} {devices}, and a log with as many copies as asked for needs {needed}"
+                    "a log with as many copies as asked for needs {needed} fast devices that have the lowest devids, and \
+                     there {are} {fast}"
                 )
             }
         }

@@ -100,11 +100,11 @@ impl fmt::Display for WriteBackObstacle {
             Self::OneClass => write!(f, "the pool does not distinguish fast and bulk devices"),
             Self::Strict => write!(f, "with ssd_metadata=strict data keeps off fast devices"),
             Self::TooFew { profile, fast, needed } => {
-                let devices = if *fast == 1 { "device" } else { "devices" };
+                let are = if *fast == 1 { "is" } else { "are" };
                 write!(
                     f,
-                    "data is {profile}, which needs {needed} fast devices, and there is {fast} fast {devices}; with the \
-                     property writeback_profile=single it can be had, and what waits is lost if its device is"
+                    "data is {profile}, which needs {needed} fast devices, and there {are} {fast}; the property \
+                     writeback_profile=single allows it, and data that waits is lost then if its fast device is"
                 )
             }
         }

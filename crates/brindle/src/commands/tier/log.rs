@@ -27,13 +27,16 @@ pub(super) fn print(out: &mut dyn Write, facts: &Facts, profile: LogProfile) -> 
     match facts.pool.log_placement(profile) {
         Err(LogEverywhere::OneClass) => Ok(()),
         Err(why) => {
-            writeln!(out, "fsync writes every device: {why}")?;
+            writeln!(out, "an fsync writes to every device: {why}")?;
             remedies(facts, profile, &why).iter().try_for_each(|remedy| writeln!(out, "  {remedy}"))
         }
         Ok(LogPlacement { devices, is_reduced }) => {
             let devids: Vec<String> = devices.iter().map(u64::to_string).collect();
             let devids = devids.join(", ");
-            writeln!(out, "fsync writes devid {devids}, and devices that have got data since")?;
+            writeln!(
+                out,
+                "an fsync writes to devid {devids}, and to each device that got data since the last commit"
+            )?;
             match is_reduced {
                 true => writeln!(out, "  {}", loss(profile, &devids)),
                 false => Ok(()),
@@ -70,8 +73,8 @@ pub(crate) fn warn_of_mount(path: &Path, profile: LogProfile) {
 /// Data that is lost with the devices of a log that has fewer copies than other metadata.
 fn loss(profile: LogProfile, devids: &str) -> String {
     format!(
-        "log_profile={profile}: what was fsynced since the last commit is lost if devid {devids} is lost; all else has \
-         the copies of its profile"
+        "log_profile={profile}: if devid {devids} is lost, so is what was fsynced since the last commit; everything \
+         else has the copies of its profile"
     )
 }
 
@@ -98,7 +101,7 @@ fn remedies(facts: &Facts, profile: LogProfile, why: &LogEverywhere) -> Vec<Stri
         let (mount, devids) = (mount_point(facts), placement.devices.iter().map(u64::to_string));
         let devids = devids.collect::<Vec<_>>().join(", ");
         remedies.push(format!(
-            "`brindle property set {mount} log_profile {fewer}` has it on devid {devids}; {}",
+            "`brindle property set {mount} log_profile {fewer}` puts the log on devid {devids} alone; {}",
             loss(fewer, &devids)
         ));
     }

@@ -26,10 +26,14 @@ fn a_log_on_the_only_ssd_can_be_chosen_and_its_loss_is_told() {
     assert_eq!((&log["devices"], &log["profile"]), (&Value::Null, &json!("metadata")), "{log}");
     for command in ["status", "plan"] {
         let said = served.prints(&["tier", command]);
-        let why = "fsync writes every device: of the lowest devids 1 is a fast device, and a log with as many copies";
+        let why =
+            "an fsync writes to every device: a log with as many copies as asked for needs 2 fast devices";
         assert!(said.contains(why), "{said}");
-        let remedy = format!("`brindle property set {} log_profile single` has it on devid 1", text(&place));
-        assert!(said.contains(&remedy) && said.contains("is lost if devid 1 is lost"), "{said}");
+        let remedy = format!(
+            "`brindle property set {} log_profile single` puts the log on devid 1 alone",
+            text(&place)
+        );
+        assert!(said.contains(&remedy) && said.contains("if devid 1 is lost, so is"), "{said}");
     }
     let said = brindle_fails(2, ["property", "set", text(&place), "log_profile", "raid5"]);
     assert!(said.contains("'raid5' is no profile of a log"), "{said}");
@@ -40,7 +44,8 @@ fn a_log_on_the_only_ssd_can_be_chosen_and_its_loss_is_told() {
     assert_eq!((&log["devices"], &log["has_fewer_copies"]), (&json!([1]), &json!(true)), "{log}");
     let said = served.prints(&["tier", "status"]);
     assert!(
-        said.contains("fsync writes devid 1, and devices") && said.contains("log_profile=single: "),
+        said.contains("an fsync writes to devid 1, and to each device")
+            && said.contains("log_profile=single: "),
         "{said}"
     );
     served.unmount();
@@ -97,7 +102,7 @@ fn disks_before_the_ssd_get_higher_devids_and_the_log_is_on_the_ssd() {
         said.contains("unmounted, `brindle tier apply --devids DEVICE...` gives devid 1, 2, 3 higher ids"),
         "{said}"
     );
-    assert!(said.contains("log_profile single` has it on devid 4"), "{said}");
+    assert!(said.contains("log_profile single` puts the log on devid 4 alone"), "{said}");
     let said = brindle_fails(1, ["tier", "apply", "--devids", text(&place)]);
     assert!(said.contains("the pool is mounted"), "{said}");
     served.unmount();

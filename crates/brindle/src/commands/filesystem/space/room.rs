@@ -62,11 +62,11 @@ fn print_room(out: &mut impl Write, report: &SpaceReport, mode: UnitMode) -> io:
     writeln!(out, "room for data: {} on bulk devices, {} in all", data[0], data[1])?;
     writeln!(out, "room for metadata: {} on fast devices, {} in all", metadata[0], metadata[1])?;
     let small = match report.small_file_bytes {
-        0 => "no small files".to_owned(),
-        bytes => format!("files up to {}", mode.format(bytes)),
+        0 => "marked files".to_owned(),
+        bytes => format!("marked files, and files up to {}", mode.format(bytes)),
     };
     let fast = mode.format(report.fast_data_room);
-    writeln!(out, "room for data on fast devices ({small}, and marked files): {fast}")?;
+    writeln!(out, "room for data on fast devices ({small}): {fast}")?;
     writeln!(out, "placement: {}", mode_name(report.placement))
 }
 
