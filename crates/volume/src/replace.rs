@@ -15,11 +15,18 @@
 //!
 //! A place counts as written once the write has ended, whether it has succeeded or not. So a copy that was read before
 //! that is copied again. Of a device that is missing, what the others hold counts.
+//!
+//! What was written before step 1 and is in no commit of before step 2 would be missed: contents that are written by themselves, and
+//! enter the trees later. So the place of each extent of data counts as written once more when the extent
+//! [enters](Volume::has_entered) the trees.
 
+use crate::chunk::Chunk;
+use crate::layout::Way;
 use crate::lost_writes::LostWrites;
+use crate::pool::Pool;
 use crate::{Attempt, Volume};
 use brindle_device::{DeviceError, WritableDevice};
-use brindle_ondisk::{DevId, to_usize};
+use brindle_ondisk::{DevId, Logical, to_usize};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -70,6 +77,45 @@ impl Volume {
             Some(index)
         })?;
         Some(Replacement { volume: self, index, target: Arc::clone(target), devid, written })
+    }
+
+    /// A range of data that was written before is referred to from the running transaction on, in which this is to be called: a
+    /// replacement that has begun since the range was written copies it.
+    pub fn has_entered(&self, start: Logical, length: u64) {
+        let pool = self.snapshot();
+        if pool.devices.iter().all(|device| device.written_since.is_none()) {
+            return;
+        }
+        let mut done = 0;
+        while done < length {
+            let Some(at) = start.checked_add(done) else { return };
+            let Some((chunk, offset)) = pool.chunks.find(at).and_then(|it| Some((it, it.offset_of(at)?)))
+            else {
+                return;
+            };
+            done += pool.run_has_changed(chunk, offset, length - done);
+        }
+    }
+}
+
+impl Pool {
+    /// The contents of a run, and the parity that goes with it, are other ones now; returns the length of the run, at most
+    /// `most`.
+    fn run_has_changed(&self, chunk: &Chunk, offset: u64, most: u64) -> u64 {
+        let layout = &chunk.layout;
+        let run = layout.run_at(offset);
+        let length = run.length.min(chunk.length - offset).min(most);
+        let copies = (0..layout.ways()).filter_map(|way| match layout.way(&run, way) {
+            Way::Direct(stripe) => Some(stripe),
+            Way::Rebuild(_) => None,
+        });
+        let all = layout.columns()..layout.columns() + layout.parities();
+        let parity = all.map(|column| layout.stripe_in_row(run.row, column));
+        for stripe in copies.chain(parity) {
+            let place = &chunk.stripes[stripe];
+            self.devices[place.device].has_changed(place.physical.get() + run.stripe_offset, length);
+        }
+        length
     }
 }
 

@@ -217,6 +217,8 @@ impl<'c, 'o> Copying<'c, 'o> {
             (at, before) = (end, under_way);
             self.windows += 1;
             if self.windows.is_multiple_of(WINDOWS_BETWEEN) {
+                // What was read before a place was written must not reach the target after what was written.
+                self.end(before.take())?;
                 self.replacing.copies.copy_written()?;
             }
             self.has_passed(end.get() - stripe.physical.get());

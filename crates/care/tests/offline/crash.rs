@@ -4,7 +4,7 @@ use crate::support::files::{assert_filled, fill};
 use crate::support::{MIB, examine, options};
 use brindle_care::balance;
 use brindle_care::device::{
-    AddOptions, Leaving, NewSize, Newcomer, ReplaceOptions, add, remove, replace, resize,
+    AddOptions, Leaving, NewSize, Newcomer, ReplaceOptions, add, rejoin, remove, replace, resize,
 };
 use brindle_care::job::{Control, Progress};
 use brindle_care::mkfs::{NewDevice, mkfs};
@@ -13,7 +13,7 @@ use brindle_device::{Device, DeviceClass, WritableDevice};
 use brindle_fs::{Filesystem, FsError, NewInode, OpenOptions, WriteOptions};
 use brindle_ondisk::{DevId, Profile, Uuid};
 use brindle_policy::balance::Balance;
-use brindle_sim::{Image, LossMode, Random, Recorder, Recording};
+use brindle_sim::{Image, ImageDevice, LossMode, Random, Recorder, Recording};
 use brindle_tree::Pool;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -27,6 +27,12 @@ type Devices = Vec<Arc<dyn WritableDevice>>;
 
 fn open(devices: &Devices) -> Result<Filesystem, FsError> {
     Filesystem::open_writable(devices.clone(), &OpenOptions::default(), &WriteOptions::default())
+}
+
+fn open_degraded(devices: &[Arc<dyn WritableDevice>]) -> Result<Filesystem, FsError> {
+    let mut options = OpenOptions::default();
+    options.pool.volume.degraded = true;
+    Filesystem::open_writable(devices.to_vec(), &options, &WriteOptions::default())
 }
 
 fn on_and_on(_: &Progress) -> Control {
@@ -55,12 +61,15 @@ fn record_of(
     all: usize,
     act: impl FnOnce(&Filesystem, &Devices),
 ) -> Recording {
-    let images: Vec<Image> = {
-        let devices: Vec<_> = (0..all)
-            .map(|number| brindle_sim::ImageDevice::new(name(number), Image::new(512 * MIB), CLASS))
-            .map(Arc::new)
-            .collect();
-        let writable: Devices = devices.iter().map(|device| Arc::clone(device) as _).collect();
+    record_on(filled(profile, members, all), |devices| {
+        let filesystem = open(&devices[..members].to_vec()).expect("opens");
+        act(&filesystem, devices);
+    })
+}
+
+/// A pool of some of the devices that has files in it.
+fn filled(profile: Profile, members: usize, all: usize) -> Vec<Image> {
+    changed(vec![Image::new(512 * MIB); all], |writable| {
         let mut options = options();
         (options.data, options.metadata, options.nodesize) = (Some(profile), Some(profile), Some(4096));
         let given: Vec<_> =
@@ -71,14 +80,22 @@ fn record_of(
         // What lay at the beginning of the devices lies behind it then.
         balance::start(&filesystem, &Balance::full(), false, &mut on_and_on).expect("there is room");
         filesystem.shutdown().expect("works");
-        devices.iter().map(|device| device.image()).collect()
-    };
+    })
+}
+
+/// Devices with these contents, changed.
+fn changed(images: Vec<Image>, act: impl FnOnce(&Devices)) -> Vec<Image> {
+    let device = |(number, image)| Arc::new(ImageDevice::new(name(number), image, CLASS));
+    let devices: Vec<_> = images.into_iter().enumerate().map(device).collect();
+    act(&devices.iter().map(|device| Arc::clone(device) as _).collect());
+    devices.iter().map(|device| device.image()).collect()
+}
+
+/// Records what is done to devices with these contents.
+fn record_on(images: Vec<Image>, act: impl FnOnce(&Devices)) -> Recording {
     let recorder = Recorder::new();
     let recorded = |(number, image)| recorder.device(&name(number), image, CLASS) as Arc<dyn WritableDevice>;
-    let devices: Devices = images.into_iter().enumerate().map(recorded).collect();
-    let filesystem = open(&devices[..members].to_vec()).expect("opens");
-    act(&filesystem, &devices);
-    drop(filesystem);
+    act(&images.into_iter().enumerate().map(recorded).collect());
     recorder.recording()
 }
 
@@ -218,6 +235,15 @@ fn a_device_leaves() {
     }
 }
 
+/// Writes a file that was not there before.
+fn write_after(filesystem: &Filesystem) {
+    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let made = filesystem.create(filesystem.root(), b"after", &new).expect("room");
+    let file = filesystem.open_file(made.id).expect("there");
+    filesystem.write(&file, 0, &[5; 100_000]).expect("room");
+    filesystem.sync().expect("works");
+}
+
 /// Replaces the first device by the last one, unless that is done.
 fn replace_first(filesystem: &Filesystem, devices: &Devices) {
     let target = devices.last().expect("there are some");
@@ -238,11 +264,7 @@ fn a_device_is_replaced() {
             if profile == Profile::Raid5 {
                 return;
             }
-            let new = NewInode { mode: 0o100_644, ..NewInode::default() };
-            let made = filesystem.create(filesystem.root(), b"after", &new).expect("room");
-            let file = filesystem.open_file(made.id).expect("there");
-            filesystem.write(&file, 0, &[5; 100_000]).expect("room");
-            filesystem.sync().expect("works");
+            write_after(filesystem);
         });
         let is_replaced = |filesystem: &Filesystem| {
             let found = filesystem.pool().volume().devices();
@@ -256,6 +278,67 @@ fn a_device_is_replaced() {
             assert!(is_replaced(filesystem));
         });
         assert!(before.load(Relaxed) > 2 && after.load(Relaxed) > 1, "{before:?} {after:?}");
+    }
+}
+
+/// The first device has missed something, and comes back.
+fn rejoin_first(filesystem: &Filesystem, devices: &Devices) {
+    let (devid, ended) = rejoin(filesystem, &devices[0], &mut on_and_on).expect("it was away");
+    assert_eq!((devid.get(), ended.control, ended.progress.left), (1, Control::Continue, 0));
+}
+
+#[test]
+fn a_device_rejoins() {
+    for (profile, members) in [(Profile::Raid1, 2), (Profile::Raid5, 3)] {
+        let images = filled(profile, members, members);
+        let images = changed(images, |devices| {
+            let filesystem = open_degraded(&devices[1..]).expect("opens");
+            write_after(&filesystem);
+            filesystem.shutdown().expect("works");
+        });
+        let recording = record_on(images, |devices| {
+            rejoin_first(&open_degraded(&devices[1..]).expect("opens"), devices);
+        });
+        let points: Vec<usize> = recording.crash_points().collect();
+        let step = (points.len() / STATES).max(1);
+        let mut replay = recording.replay();
+        let (mut before, mut after) = (0, 0);
+        for (number, point) in points.iter().enumerate().filter(|(number, _)| number % step == 0) {
+            replay.advance_to(*point);
+            let mut random = Random::new(6).fork(*point as u64);
+            let mode = LossMode::ALL[number / step % LossMode::ALL.len()];
+            let devices = replay.state(mode, &mut random).writable();
+            let what = format!("{profile}, point {point}, {mode:?}");
+            if profile == Profile::Raid1 {
+                // It is what it was, or nothing, or all that it is to be.
+                let mut options = OpenOptions::default();
+                options.pool.volume.degraded = true;
+                if let Ok(alone) = Filesystem::open(vec![Arc::clone(&devices[0]) as _], &options) {
+                    assert_filled(&alone, FILES, FILE_BYTES);
+                }
+            }
+            let filesystem = if let Ok(whole) = open(&devices) {
+                after += 1;
+                whole
+            } else {
+                before += 1;
+                let filesystem = open_degraded(&devices).unwrap_or_else(|error| panic!("{what}: {error}"));
+                rejoin_first(&filesystem, &devices);
+                filesystem
+            };
+            assert_filled(&filesystem, FILES, FILE_BYTES);
+            let written = filesystem.lookup(filesystem.root(), b"after").expect("readable");
+            assert!(written.is_some(), "{what}: it was written without the device");
+            filesystem.shutdown().unwrap_or_else(|error| panic!("{what}: {error}"));
+            drop(filesystem);
+            let report = examine(devices.iter().map(|device| Arc::clone(device) as _).collect());
+            // One superblock is enough to open it; the next commit writes all.
+            let findings = report.findings().filter(|(pass, _)| *pass != "superblocks");
+            let findings: Vec<String> =
+                findings.map(|(pass, finding)| format!("{pass}: {finding}")).collect();
+            assert!(findings.is_empty(), "{what}: {findings:#?}");
+        }
+        assert!(before > 10 && after > 0, "{profile}: {before} {after}");
     }
 }
 

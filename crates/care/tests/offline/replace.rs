@@ -8,13 +8,17 @@ use crate::support::{MIB, MadePool, devices, options};
 use brindle_care::device::{DeviceCareError, Leaving, ReplaceOptions, rejoin, replace};
 use brindle_care::job::{Control, Ended, Observer, Progress};
 use brindle_care::scrub::{Plan, Scrub};
-use brindle_device::{Device, DeviceClass, SparseDevice, WritableDevice};
-use brindle_fs::{Filesystem, OpenOptions, WriteOptions};
+use brindle_device::{Device, DeviceClass, DeviceError, SparseDevice, WritableDevice};
+use brindle_fs::{
+    Compression, CompressionChoice, ContentsWish, Filesystem, NewInode, OpenOptions, WriteOptions,
+};
 use brindle_ondisk::{DevId, Profile};
 use brindle_policy::placement::{AllocationHint, PlacementClass};
-use brindle_sim::{Fault, FaultyDevice};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use brindle_sim::{Fault, FaultyDevice, Random};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
 
 fn target(name: &str, size_bytes: u64) -> Arc<SparseDevice> {
     Arc::new(SparseDevice::new(name, size_bytes, DeviceClass::Unknown))
@@ -370,5 +374,185 @@ fn the_class_of_a_device_is_that_of_the_hint_or_of_the_new_device() {
         let summary = filesystem.pool().space_summary().expect("writable");
         let device = summary.devices.iter().find(|device| device.devid.get() == 1).expect("a member");
         assert_eq!(device.class, expected);
+    }
+}
+
+/// Something to be done before each write, with its bytes.
+type Deed = Box<dyn Fn(&[u8]) + Send + Sync>;
+
+/// A device that has something done before it takes its next write, or each of its writes.
+struct Interrupted {
+    inner: Arc<SparseDevice>,
+    before: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    before_each: Option<Deed>,
+}
+
+impl Interrupted {
+    fn of(inner: &Arc<SparseDevice>) -> Self {
+        Self { inner: Arc::clone(inner), before: Mutex::default(), before_each: None }
+    }
+
+    fn before_next_write(&self, act: impl FnOnce() + Send + 'static) {
+        *self.before.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(act));
+    }
+}
+
+impl fmt::Debug for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl Device for Interrupted {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.inner.size_bytes()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+        self.inner.read_at(offset, buffer)
+    }
+
+    fn class(&self) -> DeviceClass {
+        self.inner.class()
+    }
+}
+
+impl WritableDevice for Interrupted {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+        let before = self.before.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(act) = before {
+            act();
+        }
+        self.before_each.iter().for_each(|act| act(bytes));
+        self.inner.write_at(offset, bytes)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError> {
+        self.inner.discard(offset, length)
+    }
+
+    fn set_size(&self, size_bytes: u64) -> Result<(), DeviceError> {
+        self.inner.set_size(size_bytes)
+    }
+}
+
+/// Contents that are on their way to the devices when a replacement begins, and that no file has before everything was copied: those
+/// of a file that is defragmented.
+#[test]
+fn contents_that_enter_a_file_after_everything_was_copied_are_not_left_behind() {
+    for (profile, count) in [(Profile::Single, 1), (Profile::Raid0, 2), (Profile::Raid5, 3)] {
+        let Members { devices, filesystem } = Members::new(count, profile);
+        filesystem.shutdown().expect("works");
+        drop(filesystem);
+        let interrupted = Arc::new(Interrupted::of(&devices[0]));
+        let rest = devices[1..].iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>);
+        let given = std::iter::once(Arc::clone(&interrupted) as Arc<dyn WritableDevice>).chain(rest);
+        let filesystem =
+            Filesystem::open_writable(given.collect(), &OpenOptions::default(), &WriteOptions::default());
+        let filesystem = Arc::new(filesystem.expect("opens"));
+        let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+        let id = filesystem.create(filesystem.root(), b"torn", &new).expect("room").id;
+        let mut contents = vec![0; 1 << 20];
+        Random::new(3).fill(&mut contents);
+        let file = filesystem.open_file(id).expect("there");
+        filesystem.write(&file, 0, &contents).expect("room");
+        filesystem.sync().expect("durable");
+        let by = Arc::clone(&filesystem);
+        let new = target("new", 400 * MIB);
+        let as_target = Arc::clone(&new);
+        let ((has_copied, is_copied), (goes_on, may_end)) = (channel(), channel());
+        let replacement = move || {
+            let mut waits = true;
+            let observer = &mut |progress: &Progress| {
+                if progress.done == progress.expected && std::mem::take(&mut waits) {
+                    has_copied.send(()).expect("waited for");
+                    may_end.recv().expect("the file has them");
+                }
+                Control::Continue
+            };
+            let ended = replace_by(&by, first(), &as_target, &ReplaceOptions::default(), observer);
+            ended.expect("it is as large").progress.left
+        };
+        let (starts, started) = channel();
+        interrupted.before_next_write(move || {
+            starts.send(std::thread::spawn(replacement)).expect("waited for");
+            is_copied.recv().expect("all that the last commit has is copied");
+        });
+        let compression = CompressionChoice { algorithm: Compression::Zstd, level: None, force: true };
+        let wish = ContentsWish { compression: Some(compression), ..ContentsWish::default() };
+        let done = filesystem.defragment_contents(&file, 0, &wish).expect("room");
+        assert!(done.moved > 0, "{profile}");
+        let is_left = interrupted.before.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        assert!(!is_left, "{profile}: the contents lie on the device that is replaced");
+        goes_on.send(()).expect("it waits");
+        let left = started.recv().expect("begun").join().expect("it ends well");
+        assert_eq!(left, 0, "{profile}");
+        filesystem.close_file(file).expect("closes");
+        let filesystem = Arc::into_inner(filesystem).expect("nothing else has it");
+        let devices = [&[new], &devices[1..]].concat();
+        let all: Vec<usize> = (0..count).collect();
+        let pool = Members { devices, filesystem }.prove(&profile.to_string(), &all);
+        let file = pool.filesystem.open_file(id).expect("there");
+        let mut found = vec![0; contents.len()];
+        pool.filesystem.read(&file, 0, &mut found).expect("readable");
+        assert!(found == contents, "{profile}");
+        assert_eq!(errors(&pool.filesystem), 0, "{profile}");
+    }
+}
+
+/// Contents without checksums that are written in place while their window is under way: between its read and its write to the target.
+#[test]
+fn places_written_meanwhile_are_not_undone_by_older_reads() {
+    const PIECE: usize = 4096;
+    let pieces_of = |number: u64| (0..90).map(move |window| window * MIB + number * PIECE as u64);
+    let Members { devices, filesystem } = Members::new(1, Profile::Single);
+    filesystem.shutdown().expect("works");
+    drop(filesystem);
+    let filesystem = Arc::new(open_nodatacow(&devices));
+    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let id = filesystem.create(filesystem.root(), b"image", &new).expect("room").id;
+    let file = Arc::new(filesystem.open_file(id).expect("there"));
+    for window in 0..90 {
+        filesystem.write(&file, window * MIB, &vec![1; 1 << 20]).expect("room");
+    }
+    filesystem.sync().expect("durable");
+    let inner = target("new", 400 * MIB);
+    let mut new = Interrupted::of(&inner);
+    let (writer, to, writes) = (Arc::downgrade(&filesystem), Arc::clone(&file), AtomicU64::new(0));
+    new.before_each = Some(Box::new(move |bytes| {
+        // Each piece is written once, before a window is. (All else is written to the target in strips, also with writers locked out.)
+        if bytes.len() < 1 << 19 {
+            return;
+        }
+        let number = writes.fetch_add(1, Relaxed);
+        if let Some(writer) = writer.upgrade().filter(|_| number < 90) {
+            for at in pieces_of(number) {
+                writer.write(&to, at, &[9; PIECE]).expect("room");
+            }
+            writer.write_back(&to).expect("in place");
+        }
+    }));
+    let as_target = Arc::new(new) as Arc<dyn WritableDevice>;
+    let replaced = replace(&filesystem, first(), &as_target, &ReplaceOptions::default(), &mut on_and_on);
+    assert_eq!(replaced.expect("it is as large").1.progress.left, 0);
+    filesystem.shutdown().expect("works");
+    drop((filesystem, file, as_target));
+    let filesystem = open(&[inner], false);
+    let file = filesystem.open_file(id).expect("there");
+    let mut found = vec![0; 1 << 20];
+    for window in 0..90 {
+        filesystem.read(&file, window * MIB, &mut found).expect("readable");
+        for (number, piece) in (0u64..).zip(found.chunks(PIECE)) {
+            let expected = if number < 90 { 9 } else { 1 };
+            assert!(piece.iter().all(|byte| *byte == expected), "MiB {window}, piece {number}");
+        }
     }
 }

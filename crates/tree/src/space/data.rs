@@ -9,6 +9,7 @@ use crate::store::Store;
 use brindle_interval::Interval;
 use brindle_ondisk::{BlockGroupType, Logical};
 use brindle_policy::writeback::DataPlace;
+use brindle_volume::Volume;
 
 /// Place of new data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +29,14 @@ pub struct ReservedExtent<'p> {
     /// Its length in bytes.
     pub length: u64,
     space: &'p Space,
+    volume: &'p Volume,
     is_kept: bool,
 }
 
 impl ReservedExtent<'_> {
-    /// The extent is referred to now.
+    /// The extent is referred to now: to be called in the transaction of its first reference.
     pub fn keep(mut self) {
+        self.volume.has_entered(self.start, self.length);
         self.is_kept = true;
     }
 
@@ -41,6 +44,7 @@ impl ReservedExtent<'_> {
     pub fn split_front(&mut self, length: u64) -> Logical {
         assert!(length <= self.length, "no more is taken than was reserved");
         let taken = self.start;
+        self.volume.has_entered(taken, length);
         self.start = taken + length;
         self.length -= length;
         self.is_kept = self.length == 0;
@@ -58,17 +62,17 @@ impl Drop for ReservedExtent<'_> {
 
 impl Space {
     /// The same, perhaps nowhere else.
-    pub(crate) fn reserve_extent(
-        &self,
-        store: &Store,
+    pub(crate) fn reserve_extent<'p>(
+        &'p self,
+        store: &'p Store,
         tier: TierChoice,
         bounds: (u64, u64),
         hint: Option<Logical>,
-    ) -> Result<ReservedExtent<'_>, TreeError> {
+    ) -> Result<ReservedExtent<'p>, TreeError> {
         let taken = self.take_extent(store, tier, bounds, hint)?;
         let (start, length) = (Logical::new(taken.start), taken.length());
         self.release_data(length);
-        Ok(ReservedExtent { start, length, space: self, is_kept: false })
+        Ok(ReservedExtent { start, length, space: self, volume: store.volume(), is_kept: false })
     }
 }
 
