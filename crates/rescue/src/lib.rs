@@ -25,6 +25,7 @@ mod error;
 mod patch;
 mod patient;
 pub mod plan;
+pub mod readmit;
 pub mod repair;
 pub mod superblocks;
 pub mod transaction;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// A copy of the superblock of a device.
-struct SuperblockCopy {
+pub(crate) struct SuperblockCopy {
     offset: u64,
     parsed: Result<Box<Superblock>, String>,
 }
@@ -18,7 +18,7 @@ struct SuperblockCopy {
 type Parse = fn(&[u8; SUPERBLOCK_SIZE], u64) -> Result<Box<Superblock>, SuperblockDefect>;
 
 /// The copies that a device has room for.
-fn copies(device: &dyn Device) -> Result<Vec<SuperblockCopy>, RescueError> {
+pub(crate) fn copies(device: &dyn Device) -> Result<Vec<SuperblockCopy>, RescueError> {
     copies_by(device, Superblock::parse)
 }
 
@@ -43,7 +43,7 @@ fn copies_by(device: &dyn Device, parse: Parse) -> Result<Vec<SuperblockCopy>, R
 }
 
 /// The best copy: of the highest generation, and among equals the first, which alone has the log.
-fn best(copies: &[SuperblockCopy]) -> Option<&Superblock> {
+pub(crate) fn best(copies: &[SuperblockCopy]) -> Option<&Superblock> {
     let valid = copies.iter().filter_map(|copy| copy.parsed.as_deref().ok());
     valid.reduce(|best, next| if next.generation > best.generation { next } else { best })
 }

@@ -46,7 +46,7 @@ pub enum NotWritable {
     /// A device has missed transactions, and was to take part.
     #[error(
         "{device} (devid {devid}) is stale, its generation is {generation}, the pool's {expected}; with \
-         -o degraded the pool is written without it"
+         -o degraded the pool is written without it; where that can't be, `brindle rescue readmit` sees whether it lacks anything"
     )]
     Stale {
         /// The device.

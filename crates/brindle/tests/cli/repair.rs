@@ -1,9 +1,11 @@
 //! `check --repair`, `rescue`, and their undoing.
 
 use super::support::{brindle, brindle_fails, brindle_prints, text};
+use brindle_ondisk::Generation;
 use brindle_testing::damage::Victim;
 use serde_json::Value;
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 #[test]
@@ -71,6 +73,30 @@ fn words_of_a_rescue_write_behind_an_undo_file() {
     assert!(said.contains("no undo file of brindle"), "{said}");
     brindle_fails(2, ["rescue", "clear-space-cache", "v3", image]);
     brindle_fails(2, ["rescue", "create-control-device"]);
+}
+
+#[test]
+fn a_device_that_was_left_behind_and_lacks_nothing_is_readmitted() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let mut victim = Victim::load("raid1-metadata-raid0-data");
+    victim.edit_superblocks_of(2, |superblock| {
+        superblock.generation = Generation::new(superblock.generation.get() - 5);
+        superblock.super_roots = zerocopy::FromZeros::new_zeroed();
+    });
+    let images: Vec<PathBuf> =
+        (0..victim.images().len()).map(|number| directory.path().join(number.to_string())).collect();
+    for (image, path) in victim.images().iter().zip(&images) {
+        image.write_to(path).expect("room");
+    }
+    let images: Vec<&str> = images.iter().map(|path| text(path)).collect();
+    brindle_fails(1, [&["check"], &images[..]].concat());
+    let undo = directory.path().join("undo");
+    let words = ["-q", "rescue", "readmit", "--trust-unverified", "--yes", "--undo", text(&undo)];
+    let said = brindle_prints([&words[..], &images[..]].concat());
+    assert!(said.contains("superblocks are written anew") && said.contains("pages were written"), "{said}");
+    brindle_prints([&["-q", "check"], &images[..]].concat());
+    brindle_prints([&["-q", "rescue", "undo", text(&undo)], &images[..]].concat());
+    brindle_fails(1, [&["check"], &images[..]].concat());
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod chunks;
 mod crash;
 mod damages;
 mod kernel;
+mod readmit;
 mod repair;
 mod support;
 mod words;

@@ -44,7 +44,22 @@ pub(crate) enum RescueCommand {
     /// written if the whole map is proved and all devices are given, over the blocks of the old one: no other tree changes. Otherwise
     /// files can be read with -o rescue=chunks, which makes the tree in memory.
     ChunkRecover(TreatmentCommand),
+    Readmit(ReadmitCommand),
     Undo(undo::UndoCommand),
+}
+
+/// Give a device that was left behind, and lacks nothing, the superblock of the last commit
+///
+/// For a pool that is refused because a device is stale, and that can't do without it (single, raid0). All copies of all tree blocks and
+/// of all data, and parity, are read and compared with what the last commit says; if one thing differs, nothing is written. A
+/// device of a mirrored pool that has missed something is taken in by `brindle device rejoin`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ReadmitCommand {
+    /// Take data without checksums for what was written last: nothing tells
+    #[arg(long)]
+    trust_unverified: bool,
+    #[command(flatten)]
+    treatment: TreatmentCommand,
 }
 
 /// Remove the free space cache (v1), or make the free space tree anew (v2)
@@ -81,6 +96,9 @@ pub(crate) fn run(command: &RescueCommand) -> Result<ExitCode> {
         }
         RescueCommand::ClearUuidTree(command) => treat(command, Treatment::ClearUuidTree),
         RescueCommand::ChunkRecover(command) => chunks::run(command),
+        RescueCommand::Readmit(command) => {
+            treat(&command.treatment, Treatment::Readmit { trusts_unverified: command.trust_unverified })
+        }
         RescueCommand::Undo(command) => undo::run(command),
     }
 }

@@ -1,9 +1,11 @@
 //! Treatments that need no more than devices.
 
 use super::consent::{ConsentOptions, Ward};
+use crate::commands::examination_bar::Bar;
 use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
+use brindle_rescue::readmit::readmit;
 use brindle_rescue::superblocks::{super_recover, zero_log};
 use brindle_rescue::trees::{SpaceCache, clear_space_cache, clear_uuid_tree, fix_device_size};
 use clap::Args;
@@ -31,6 +33,7 @@ pub(super) enum Treatment {
     FixDeviceSize,
     ClearSpaceCache(SpaceCache),
     ClearUuidTree,
+    Readmit { trusts_unverified: bool },
 }
 
 /// Runs it.
@@ -43,6 +46,12 @@ pub(super) fn run(command: &TreatmentCommand, treatment: Treatment) -> Result<Ex
         Treatment::FixDeviceSize => fix_device_size(&ward.patient),
         Treatment::ClearSpaceCache(version) => clear_space_cache(&ward.patient, version),
         Treatment::ClearUuidTree => clear_uuid_tree(&ward.patient),
+        Treatment::Readmit { trusts_unverified } => {
+            let bar = Bar::new(!command.json.json);
+            let steps = readmit(&ward.patient, trusts_unverified, &bar);
+            bar.clear();
+            steps
+        }
     }?;
     if steps.is_empty() {
         // A transaction without a reason is not written.
