@@ -7,6 +7,7 @@ use super::support::{assert_same_lines, both_print, brindle, brindle_fails, brin
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -208,6 +209,14 @@ fn quota_groups_of_a_mount_of_brindle_are_kept_right() {
     let written = fs::write(&large, vec![9; 30 << 20]);
     let refused = written.and_then(|()| run_sync(&large)).expect_err("past the limit");
     assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::DQUOT.raw_os_error()), "{refused}");
+    // A program that neither syncs nor closes hears of it before each write.
+    let file = fs::File::options().write(true).open(&large).expect("opens");
+    for attempt in 0..3 {
+        let refused = file.write_all_at(&[9; 4096], 64 << 20).expect_err("there is no more room than before");
+        let dquot = rustix::io::Errno::DQUOT.raw_os_error();
+        assert_eq!(refused.raw_os_error(), Some(dquot), "{attempt}: {refused}");
+    }
+    drop(file);
     fs::remove_file(&large).expect("deletion is never refused");
     brindle_prints(["filesystem", "sync", pool]);
     let shown = brindle_prints(["qgroup", "show", "--raw", "-pcre", pool]);

@@ -88,7 +88,7 @@ impl FileData {
         if !is_settled {
             match self.settle_tail_inside(file) {
                 // Nothing may be seen there, but so it is on disk for now; it is settled again before the file grows.
-                Ok(()) | Err(FsError::Tree(TreeError::NoSpace(_))) => {}
+                Ok(()) | Err(FsError::Tree(TreeError::NoSpace(_) | TreeError::Quota(_))) => {}
                 Err(error) => return Err(error),
             }
         }

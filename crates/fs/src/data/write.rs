@@ -1,6 +1,7 @@
 //! Writing into memory.
 
 use super::promise::Promise;
+use crate::attributes::InodeId;
 use crate::data::FileData;
 use crate::error::FsError;
 use crate::extent::open_file::OpenFile;
@@ -82,12 +83,13 @@ impl FileData {
         Ok(done)
     }
 
-    pub(crate) fn has_room(&self, bytes: u64) -> Result<bool, FsError> {
+    pub(crate) fn has_room(&self, file: InodeId, bytes: u64) -> Result<bool, FsError> {
         let _writing = self.core.writing()?;
         let mut promise = Promise::of(self.core.pool(), 0);
-        match promise.grow_to(bytes) {
+        let claim = self.core.pool().claim_quota(file.tree, bytes);
+        match claim.and_then(|_claim| promise.grow_to(bytes)) {
             Ok(()) => Ok(true),
-            Err(TreeError::NoSpace(_)) => Ok(false),
+            Err(TreeError::NoSpace(_) | TreeError::Quota(_)) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -245,10 +247,11 @@ impl FileData {
         let range = start..start + self.core.sector();
         let (version, is_in_memory) = self.extents.versioned(file, |memory| memory.covers(&range));
         if !is_in_memory && version.is_some() {
-            let map = self.extents.data_map(file, version, start)?;
-            let is_hole = map.from(start).first().is_none_or(|extent| extent.start >= range.end);
-            // While writeback cuts an extent, its rest is nowhere for a moment.
-            if is_hole && self.extents.versioned(file, |_| ()).0 == version {
+            let map = self.extents.data_map(file, version, start);
+            // While writeback cuts an extent, its rest is nowhere for a moment, and extents may seem to overlap.
+            if self.extents.versioned(file, |_| ()).0 == version
+                && map?.from(start).first().is_none_or(|extent| extent.start >= range.end)
+            {
                 return Ok(None);
             }
         }

@@ -125,9 +125,10 @@ impl Filesystem {
         self.parts.data.write_cached(file, offset, bytes)
     }
 
-    /// Returns true if a write of `bytes` bytes would find room. May commit, if that can help.
-    pub fn has_room(&self, bytes: u64) -> Result<bool, FsError> {
-        self.parts.data.has_room(bytes)
+    /// Returns true if a write of `bytes` bytes to a file would find room, also below the limits of quota groups. May commit, if that
+    /// can help.
+    pub fn has_room(&self, file: InodeId, bytes: u64) -> Result<bool, FsError> {
+        self.parts.data.has_room(file, bytes)
     }
 
     /// Writes at the end of the file (`O_APPEND`), wherever that is by now; where it was.

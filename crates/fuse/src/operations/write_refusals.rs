@@ -54,7 +54,7 @@ impl WriteRefusals {
             Err(error) => Some(error),
         };
         let is_told_again = match error {
-            Some(Errno::NOSPC) => !self.may_need_no_room(node),
+            Some(Errno::NOSPC | Errno::DQUOT) => !self.may_need_no_room(node),
             Some(Errno::ROFS) => true,
             // What is no matter of space or of the whole mount may be otherwise the next time: it is told once.
             _ => false,
@@ -76,7 +76,9 @@ impl WriteRefusals {
     /// The error that what was refused would meet with now.
     fn still_refused(&self, node: u64, refusal: Refusal) -> Result<Option<Errno>, Errno> {
         let is_over = match refusal.errno {
-            Errno::NOSPC => number(self.filesystem.has_room(refusal.bytes))?,
+            Errno::NOSPC | Errno::DQUOT => {
+                number(self.filesystem.has_room(self.nodes.inode(node)?, refusal.bytes))?
+            }
             Errno::ROFS => {
                 let tree = self.nodes.inode(node)?.tree;
                 self.filesystem.is_writable() && !number(self.filesystem.is_subvolume_read_only(tree))?

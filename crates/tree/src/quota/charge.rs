@@ -36,9 +36,7 @@ impl Quotas {
     pub(crate) fn may_shrink(&self, waiting: bool) -> bool {
         self.are_on() && {
             let state = self.lock();
-            waiting && state.counted_from.is_some()
-                || !state.changes.touched.is_empty()
-                || !state.changes.entered.is_empty()
+            waiting || !state.changes.touched.is_empty() || !state.changes.entered.is_empty()
         }
     }
 }

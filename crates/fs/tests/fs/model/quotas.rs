@@ -2,7 +2,7 @@
 
 use super::pool::{NEW_SUBVOLUME, Pool};
 use super::rules::{create, directory, file};
-use brindle_fs::{ErrorKind, Filesystem, InodeId, RangePair, Remaining, RootId};
+use brindle_fs::{AllocateMode, ErrorKind, Filesystem, InodeId, RangePair, Remaining, RootId};
 use brindle_ondisk::QgroupId;
 use brindle_ondisk::item::{QgroupLimit, QgroupLimitFlags};
 use brindle_tree::QuotaSummary;
@@ -194,6 +194,229 @@ fn a_limit_is_kept_and_deletion_makes_room() {
     fs.shutdown().expect("closes");
     drop(fs);
     pool.assert_btrfs_check("after the limit");
+}
+
+/// Quotas of either kind.
+const KINDS: [fn(&Filesystem); 2] = [
+    |fs| {
+        fs.pool().enable_quotas().expect("room");
+        rescan(fs);
+    },
+    |fs| fs.pool().enable_simple_quotas().expect("room"),
+];
+
+/// Lets a group have that many bytes referenced.
+fn limit_to(fs: &Filesystem, group: QgroupId, bytes: u64) {
+    let limit = QgroupLimit {
+        flags: QgroupLimitFlags::MAX_RFER.bits().into(),
+        max_rfer: bytes.into(),
+        ..QgroupLimit::new_zeroed()
+    };
+    fs.pool().limit_quota_group(group, limit).expect("there");
+}
+
+#[test]
+fn room_below_a_limit_comes_from_deletions_since_the_last_commit() {
+    for enable in KINDS {
+        let pool = Pool::new();
+        let fs = pool.open();
+        enable(&fs);
+        let id = fs.create_subvolume(fs.root(), b"small", &NEW_SUBVOLUME).expect("made");
+        let (root, group) = (InodeId::root_of(id), QgroupId::of_subvolume(id));
+        limit_to(&fs, group, 4 << 20);
+        let contents = vec![7; 3 << 20];
+        let full = create(&fs, root, "full", &file());
+        write(&fs, full, 0, &contents).expect("room");
+        fs.sync().expect("durable");
+        let opened = fs.open_file(full).expect("opens");
+        fs.truncate(&opened, 0).expect("always");
+        fs.close_file(opened).expect("closes");
+        write(&fs, full, 0, &contents).expect("a truncation makes room");
+        fs.sync().expect("durable");
+        fs.unlink(root, b"full").expect("always");
+        let next = create(&fs, root, "next", &file());
+        write(&fs, next, 0, &contents).expect("a deletion makes room");
+        fs.sync().expect("durable");
+        let opened = fs.open_file(next).expect("opens");
+        fs.allocate(&opened, AllocateMode::PunchHole, 0, 3 << 20).expect("always");
+        fs.close_file(opened).expect("closes");
+        write(&fs, next, 3 << 20, &contents).expect("a hole makes room");
+        fs.sync().expect("durable");
+        let refused = write(&fs, next, 8 << 20, &contents[..1 << 20]);
+        assert_eq!(refused, Err(ErrorKind::QuotaExceeded));
+        let has_room = |id, bytes| fs.has_room(id, bytes).expect("writable");
+        assert!(!has_room(next, 1 << 20) && has_room(next, 1 << 16) && has_room(fs.root(), 1 << 20));
+        fs.shutdown().expect("closes");
+        drop(fs);
+        pool.assert_clean("below the limit");
+    }
+}
+
+#[test]
+fn extents_that_come_and_go_in_a_transaction_are_in_no_number() {
+    for enable in KINDS {
+        let pool = Pool::new();
+        let fs = pool.open();
+        enable(&fs);
+        let id = fs.create_subvolume(fs.root(), b"one", &NEW_SUBVOLUME).expect("made");
+        let (root, group, above) =
+            (InodeId::root_of(id), QgroupId::of_subvolume(id), QgroupId::new(1 << 48 | 3));
+        fs.sync().expect("durable");
+        let before = numbers(&fs, group);
+        let gone = create(&fs, root, "gone", &file());
+        let opened = fs.open_file(gone).expect("opens");
+        fs.write(&opened, 0, &[5; 1 << 18]).expect("room");
+        fs.write_back(&opened).expect("room");
+        fs.close_file(opened).expect("closes");
+        fs.unlink(root, b"gone").expect("there");
+        fs.commit().expect("durable");
+        assert_eq!(numbers(&fs, group), before);
+        let kept = create(&fs, root, "kept", &file());
+        write(&fs, kept, 0, &[6; 1 << 18]).expect("room");
+        fs.sync().expect("durable");
+        let full = numbers(&fs, group);
+        assert_eq!(full, (before.0 + (1 << 18), before.1 + (1 << 18)));
+        // A group that joins another one brings its bytes, and takes them away again.
+        fs.pool().create_quota_group(above).expect("room");
+        assert!(!fs.pool().assign_quota_group(group, above).expect("there"), "nothing is shared");
+        fs.commit().expect("durable");
+        assert_eq!(numbers(&fs, above), full);
+        assert!(!fs.pool().unassign_quota_group(group, above).expect("there"), "nothing is shared");
+        fs.commit().expect("durable");
+        assert_eq!(numbers(&fs, above), (0, 0));
+        fs.shutdown().expect("closes");
+        drop(fs);
+        pool.assert_clean("in no number");
+    }
+}
+
+#[test]
+fn extents_since_the_last_commit_count_against_a_limit() {
+    for enable in KINDS {
+        let pool = Pool::new();
+        let fs = pool.open();
+        enable(&fs);
+        let id = fs.create_subvolume(fs.root(), b"small", &NEW_SUBVOLUME).expect("made");
+        limit_to(&fs, QgroupId::of_subvolume(id), 4 << 20);
+        let full = create(&fs, InodeId::root_of(id), "full", &file());
+        let opened = fs.open_file(full).expect("opens");
+        let mut size = 0;
+        while fs.write(&opened, size, &[7; 1 << 18]).is_ok() {
+            fs.write_back(&opened).expect("room");
+            size += 1 << 18;
+            assert!(size < 4 << 20, "the limit is passed");
+        }
+        assert!(size >= 3 << 20, "{size}");
+        fs.close_file(opened).expect("closes");
+    }
+}
+
+/// Blocks two levels below a root that a snapshot has too say nothing of it themselves.
+#[test]
+fn a_change_deep_in_a_tree_with_a_snapshot_is_accounted_for() {
+    let pool = Pool::with(|options| options.nodesize = Some(4096));
+    let fs = pool.open();
+    KINDS[0](&fs);
+    let id = fs.create_subvolume(fs.root(), b"deep", &NEW_SUBVOLUME).expect("made");
+    let root = InodeId::root_of(id);
+    for number in 0..4000 {
+        create(&fs, root, &format!("a file of number {number}"), &file());
+    }
+    fs.sync().expect("durable");
+    for round in 0..3 {
+        fs.snapshot(id, fs.root(), format!("copy-{round}").as_bytes(), false).expect("made");
+        fs.sync().expect("durable");
+        for number in (0..4000).step_by(700) {
+            let changed = named(&fs, root, &format!("a file of number {}", number + round));
+            write(&fs, changed.expect("there"), 0, &[7; 8192]).expect("room");
+        }
+        fs.sync().expect("durable");
+    }
+    fs.delete_subvolume_by_id(id).expect("deleted");
+    // A part of it goes with each commit.
+    for _ in 0..4 {
+        fs.background_step().expect("works");
+        fs.commit().expect("durable");
+    }
+    assert!(!quotas(&fs).is_inconsistent());
+    clean_up(&fs);
+    fs.shutdown().expect("closes");
+    drop(fs);
+    pool.assert_clean("deep");
+    pool.assert_btrfs_check("deep");
+}
+
+#[test]
+fn a_file_is_cut_off_within_a_sector_at_the_limit() {
+    for enable in KINDS {
+        let pool = Pool::new();
+        let fs = pool.open();
+        enable(&fs);
+        let id = fs.create_subvolume(fs.root(), b"small", &NEW_SUBVOLUME).expect("made");
+        let full = create(&fs, InodeId::root_of(id), "full", &file());
+        limit_to(&fs, QgroupId::of_subvolume(id), 1 << 20);
+        let mut size = 0;
+        while write(&fs, full, size, &[7; 4096]).is_ok() {
+            size += 4096;
+            assert!(size < 1 << 20, "the limit is passed");
+        }
+        fs.sync().expect("durable");
+        assert_eq!(write(&fs, full, size, &[7; 4096]), Err(ErrorKind::QuotaExceeded));
+        let opened = fs.open_file(full).expect("opens");
+        fs.truncate(&opened, size - 100).expect("nothing is asked for");
+        assert_eq!(opened.size(), size - 100);
+        let mut found = vec![0; 8192];
+        assert_eq!(fs.read(&opened, size - 200, &mut found).expect("readable"), 100);
+        fs.truncate(&opened, 0).expect("nothing is asked for");
+        fs.write(&opened, 0, &[8; 100]).expect("there is room by now");
+        fs.truncate(&opened, 8192).expect("there is room by now");
+        assert_eq!(fs.read(&opened, 0, &mut found).expect("readable"), 8192);
+        assert!(found[..100].iter().all(|byte| *byte == 8) && found[100..].iter().all(|byte| *byte == 0));
+        fs.close_file(opened).expect("closes");
+        fs.shutdown().expect("closes");
+        drop(fs);
+        pool.assert_clean("at the limit");
+    }
+}
+
+#[test]
+fn files_of_a_log_are_counted_when_it_is_replayed() {
+    for (enable, counts_references) in KINDS.into_iter().zip([true, false]) {
+        let pool = Pool::new();
+        let fs = pool.open();
+        enable(&fs);
+        let id = fs.create_subvolume(fs.root(), b"synced", &NEW_SUBVOLUME).expect("made");
+        let (root, group) = (InodeId::root_of(id), QgroupId::of_subvolume(id));
+        let kept = create(&fs, root, "kept", &file());
+        write(&fs, kept, 0, &[5; 1 << 16]).expect("room");
+        fs.snapshot(id, fs.root(), b"copy", false).expect("made");
+        fs.sync().expect("durable");
+        // Of the old extent the snapshot has all, and the file nothing any more.
+        let opened = fs.open_file(kept).expect("opens");
+        fs.write(&opened, 0, &[6; 1 << 16]).expect("room");
+        fs.sync_file(&opened).expect("durable");
+        let made = create(&fs, root, "made", &file());
+        let opened = fs.open_file(made).expect("opens");
+        fs.write(&opened, 0, &[7; 1 << 20]).expect("room");
+        fs.sync_file(&opened).expect("durable");
+        assert_ne!(fs.pool().superblock().log_root.get(), 0, "nothing but a log has them");
+        let before = numbers(&fs, group);
+        // A crash.
+        drop(opened);
+        drop(fs);
+        let fs = pool.open();
+        fs.sync().expect("durable");
+        let after = numbers(&fs, group);
+        let (old, new) = (1 << 16, (1 << 16) + (1 << 20));
+        let expected = if counts_references { before.0 - old + new } else { before.0 + new };
+        assert_eq!(after.0, expected, "{counts_references}");
+        fs.shutdown().expect("closes");
+        drop(fs);
+        pool.assert_clean("replayed");
+        if counts_references {
+            pool.assert_btrfs_check("replayed");
+        }
+    }
 }
 
 #[test]

@@ -212,6 +212,10 @@ fn numbers_are_those_of_the_first_writers() {
             play.step();
             settle(&fs);
             play.model.compare(&fs, &format!("seed {seed}, step {number}"));
+            if number % 30 == 20 {
+                relocate_all(&fs);
+                play.model.compare(&fs, &format!("seed {seed}, moved after step {number}"));
+            }
             if number == 75 {
                 fs.unlink(fs.root(), b"before").expect("there");
             }
@@ -267,30 +271,6 @@ fn a_limit_of_simple_quotas_is_kept_and_deletion_makes_room() {
     fs.shutdown().expect("closes");
     drop(fs);
     pool.assert_clean("after the limit");
-}
-
-#[test]
-fn a_truncation_that_waits_for_a_commit_makes_room_below_a_limit() {
-    const LIMIT: u64 = 4 << 20;
-    let pool = Pool::new();
-    let fs = pool.open();
-    fs.pool().enable_simple_quotas().expect("room");
-    let id = fs.create_subvolume(fs.root(), b"small", &NEW_SUBVOLUME).expect("made");
-    let limit = QgroupLimit {
-        flags: QgroupLimitFlags::MAX_RFER.bits().into(),
-        max_rfer: LIMIT.into(),
-        ..QgroupLimit::new_zeroed()
-    };
-    fs.pool().limit_quota_group(QgroupId::of_subvolume(id), limit).expect("there");
-    let full = create(&fs, InodeId::root_of(id), "full", &file());
-    let contents = vec![7; 3 << 20];
-    write(&fs, full, 0, &contents).expect("room");
-    settle(&fs);
-    let opened = fs.open_file(full).expect("opens");
-    fs.truncate(&opened, 0).expect("always");
-    fs.close_file(opened).expect("closes");
-    write(&fs, full, 0, &contents).expect("room");
-    examined(&pool, fs, "written again");
 }
 
 #[test]
