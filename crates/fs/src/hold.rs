@@ -23,7 +23,7 @@ use crate::error::FsError;
 use crate::extent::open_file::OpenFile;
 use crate::items::InodeItems;
 use crate::orphan::Orphans;
-use brindle_ondisk::item::{FileType, InodeFlags};
+use brindle_ondisk::item::FileType;
 use std::sync::Arc;
 
 /// Counts uses of inodes, those by open files included.
@@ -118,7 +118,6 @@ impl Holds {
             FileType::Directory => return Err(FsError::IsADirectory(id)),
             _ => return Err(FsError::NotAFile(id)),
         }
-        let has_checksums = !attributes.flags.contains(InodeFlags::NODATASUM);
         if inode.data.size().is_none() {
             // Attributes read before may be older than a write by a thread that has finished with the file since;
             // from here on the inode stays in memory.
@@ -126,6 +125,6 @@ impl Holds {
                 if self.core.is_writable() { self.items.attributes(id)?.size } else { attributes.size };
             inode.data.load(size);
         }
-        Ok(OpenFile::new(id, inode, has_checksums))
+        Ok(OpenFile::new(id, inode))
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct ExtentCache {
     map: Option<Arc<ExtentMap>>,
     /// Address and contents of the compressed extent that was read last: the next read often wants more of it.
     decompressed: Option<(Logical, Arc<[u8]>)>,
+    /// True if the file has checksums.
+    has_checksums: Option<bool>,
 }
 
 impl Ranked for ExtentCache {
@@ -45,6 +47,16 @@ impl ExtentCache {
     /// Keeps the contents of a compressed extent.
     pub(crate) fn keep_decompressed(&mut self, version: Version, at: Logical, whole: Arc<[u8]>) {
         self.of(version).decompressed = Some((at, whole));
+    }
+
+    /// True if the file has checksums; `None` if that is to be looked up.
+    pub(crate) fn has_checksums(&mut self, version: Version) -> Option<bool> {
+        self.of(version).has_checksums
+    }
+
+    /// Keeps whether the file has checksums.
+    pub(crate) fn keep_has_checksums(&mut self, version: Version, has_checksums: bool) {
+        self.of(version).has_checksums = Some(has_checksums);
     }
 
     fn of(&mut self, version: Version) -> &mut Self {

@@ -6,7 +6,7 @@ use crate::core::inodes::Inode;
 use crate::extent::cache::ExtentCache;
 use brindle_sync::{Mutex, MutexGuard};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 /// An open file, to be shared by threads. It keeps its inode, also when that loses its last name:
 /// [`Filesystem::close_file`](crate::Filesystem::close_file) removes it then; where the file is dropped instead, background work does.
@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 pub struct OpenFile {
     id: InodeId,
     inode: InodeHold,
-    pub(crate) has_checksums: AtomicBool,
     cache: Mutex<ExtentCache>,
     /// Number of failed writebacks of the file that this handle has reported.
     pub(crate) known_failures: AtomicU64,
@@ -22,9 +21,9 @@ pub struct OpenFile {
 
 impl OpenFile {
     /// An open file of an inode whose contents are loaded.
-    pub(crate) fn new(id: InodeId, inode: InodeHold, has_checksums: bool) -> Self {
+    pub(crate) fn new(id: InodeId, inode: InodeHold) -> Self {
         let known_failures = inode.data.memory().failures.into();
-        Self { id, inode, has_checksums: has_checksums.into(), cache: Mutex::default(), known_failures }
+        Self { id, inode, cache: Mutex::default(), known_failures }
     }
 
     /// The hold of its inode, which outlives it.

@@ -4,7 +4,6 @@ use crate::error::FsError;
 use crate::extent::file_extent::{FileExtent, Source};
 use crate::extent::open_file::OpenFile;
 use crate::neighbours::SMALL_FILE_BYTES;
-use crate::read::sums::Sums;
 use crate::read::{Reader, Reading};
 use brindle_device::Buffer;
 use brindle_ondisk::{Logical, to_u64};
@@ -45,7 +44,7 @@ impl Reader {
         let _stops = self.core.pool().stop_on_panic();
         let _entry = file.inode().data.shared();
         if length >= FETCHED_BYTES_MIN
-            && let Some(parts) = self.fetched(file, offset, length)?
+            && let Some(parts) = self.fetched(file, offset, length)
         {
             return Ok(FileBytes(Memory::Fetched(parts)));
         }
@@ -54,13 +53,9 @@ impl Reader {
         Ok(FileBytes(Memory::Copied { buffer, length }))
     }
 
-    /// Bytes of a large file all of which were fetched before, and are right; `None` if they must be read in the usual way.
-    fn fetched(
-        &self,
-        file: &OpenFile,
-        offset: u64,
-        length: usize,
-    ) -> Result<Option<Vec<FetchedBytes>>, FsError> {
+    /// Bytes of a large file all of which were fetched before, and are right; `None` if they must be read in the usual way, which
+    /// tells what fails.
+    fn fetched(&self, file: &OpenFile, offset: u64, length: usize) -> Option<Vec<FetchedBytes>> {
         // Before anything is looked up: what is freed from here on stays readable.
         let _held = self.core.pool().hold_freed_space();
         let (version, (size, range)) = self.extents.versioned(file, |memory| {
@@ -69,24 +64,20 @@ impl Reader {
             let is_on_devices = memory.missing(&range).first() == Some(&range);
             (memory.size, is_on_devices.then_some(range))
         });
-        let Some((version, range)) = version.zip(range).filter(|_| size > SMALL_FILE_BYTES) else {
-            return Ok(None);
-        };
+        let (version, range) = version.zip(range).filter(|_| size > SMALL_FILE_BYTES)?;
         let reading = Reading { file, version };
-        let window = self.extents.data_map(file, Some(version), offset)?;
-        let extent = window.from(offset).first();
-        let Some(address) = extent.and_then(|extent| self.plain_sectors(extent, &range)) else {
-            return Ok(None);
-        };
+        // Of items that change meanwhile, a map may be an error.
+        let window = self.extents.data_map(file, Some(version), offset).ok()?;
+        let address = self.plain_sectors(window.from(offset).first()?, &range)?;
         let length = range.end - range.start;
-        let Some(fetched) = self.core.pool().volume().fetched(address, length) else { return Ok(None) };
+        let fetched = self.core.pool().volume().fetched(address, length)?;
         if let Err(error) = self.read_ahead(reading, range.start, range.end, size) {
             // Of what is read now, the read itself tells.
             tracing::debug!("reading ahead: {error}");
         }
-        let parts = self.verified(reading, offset, address, length, fetched)?;
+        let parts = self.verified(reading, offset, address, length, fetched);
         let is_unchanged = self.extents.versioned(file, |_| ()).0 == Some(version);
-        Ok(parts.filter(|_| is_unchanged))
+        parts.filter(|_| is_unchanged)
     }
 
     /// Address of a range, if it is of whole sectors that lie as they are in one extent.
@@ -98,7 +89,7 @@ impl Reader {
         (address.is_aligned(sector) && (range.end - range.start).is_multiple_of(sector)).then_some(address)
     }
 
-    /// Bytes that were fetched, if they are right. Where their checksums can't be had, a read in the usual way says why.
+    /// Bytes that were fetched, if they are right, and their checksums can be had.
     fn verified(
         &self,
         file: Reading<'_>,
@@ -106,9 +97,8 @@ impl Reader {
         address: Logical,
         length: u64,
         fetched: FetchedData<'_>,
-    ) -> Result<Option<Vec<FetchedBytes>>, FsError> {
-        let sums = self.sums(file, offset, address, length).ok();
-        let Some(sums) = sums.as_ref().and_then(Sums::of_all) else { return Ok(None) };
-        fetched.verified(&sums).map_err(|source| FsError::Data { file: file.id(), offset, source })
+    ) -> Option<Vec<FetchedBytes>> {
+        let sums = self.sums(file, offset, address, length).ok()?;
+        fetched.verified(&sums.of_all()?).ok().flatten()
     }
 }

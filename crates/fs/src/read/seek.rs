@@ -49,15 +49,15 @@ impl Reader {
     }
 
     /// The same; `None` if the file's items have changed meanwhile: while writeback cuts an extent, its rest is nowhere for
-    /// a moment.
+    /// a moment, and extents that are looked up then may seem to overlap.
     fn settled_data_from(&self, file: &OpenFile, offset: u64) -> Result<Option<Option<Range<u64>>>, FsError> {
         let (version, in_memory) = self.extents.versioned(file, |memory| memory.first_from(offset));
         let Some(version) = version else { return Ok(None) };
-        let on_disk = self.data_on_disk_from(file, version, offset)?;
+        let on_disk = self.data_on_disk_from(file, version, offset);
         if self.extents.versioned(file, |_| ()).0 != Some(version) {
             return Ok(None);
         }
-        let first = [in_memory, on_disk].into_iter().flatten();
+        let first = [in_memory, on_disk?].into_iter().flatten();
         Ok(Some(first.min_by_key(|data| (data.start.max(offset), std::cmp::Reverse(data.end)))))
     }
 

@@ -5,7 +5,6 @@ use crate::error::FsError;
 use brindle_ondisk::item::InodeFlags;
 use brindle_ondisk::{Logical, to_usize};
 use brindle_volume::DataChecksums;
-use std::sync::atomic::Ordering;
 
 /// Checksums of whole sectors.
 pub(super) enum Sums {
@@ -40,7 +39,7 @@ impl Reader {
         address: Logical,
         length: u64,
     ) -> Result<Sums, FsError> {
-        if !file.has_checksums.load(Ordering::Relaxed) {
+        if !self.has_checksums(file)? {
             return Ok(Sums::None);
         }
         let checksums = match self.extents.checksums(address, length) {
@@ -52,16 +51,19 @@ impl Reader {
         if checksums.found == sectors {
             return Ok(Sums::All(checksums.bytes));
         }
-        // The flag can be given to a file while it is empty.
-        if self.core.is_writable()
-            && self.items.quick_attributes(file.id())?.flags.contains(InodeFlags::NODATASUM)
-        {
-            file.has_checksums.store(false, Ordering::Relaxed);
-            return Ok(Sums::None);
-        }
         if self.goes_without_checksums() {
             return Ok(Sums::Some);
         }
         Err(FsError::NoChecksum { file: file.id(), offset, at: address, sectors, found: checksums.found })
+    }
+
+    /// Returns true if a file has checksums: by its flags, which change while it is empty alone, so that its items have another version then.
+    fn has_checksums(&self, file: Reading<'_>) -> Result<bool, FsError> {
+        if let Some(known) = file.cache().has_checksums(file.version) {
+            return Ok(known);
+        }
+        let has_checksums = !self.items.quick_attributes(file.id())?.flags.contains(InodeFlags::NODATASUM);
+        file.cache().keep_has_checksums(file.version, has_checksums);
+        Ok(has_checksums)
     }
 }

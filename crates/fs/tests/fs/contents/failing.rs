@@ -2,8 +2,8 @@
 //! is left.
 
 use crate::simulated::Layout;
-use brindle_device::WritableDevice;
-use brindle_fs::{Compression, Filesystem, InodeId, NewInode, OpenOptions, WriteOptions};
+use brindle_device::{SparseDevice, WritableDevice};
+use brindle_fs::{Compression, FileFlags, Filesystem, InodeId, NewInode, OpenOptions, WriteOptions};
 use brindle_ondisk::Profile;
 use brindle_sim::{Fault, FaultyDevice, Random};
 use std::sync::Arc;
@@ -203,5 +203,34 @@ fn a_device_that_fails_under_an_fsync_leaves_a_pool_that_needs_it_whole() {
             }
             fs.shutdown().expect("works");
         }
+    }
+}
+
+/// A handle of before a file got checksums verifies by them.
+#[test]
+fn contents_of_a_file_that_gets_checksums_are_verified_by_handles_of_before() {
+    let layout = Layout::of(0);
+    let device = Arc::new(SparseDevice::new("memory".to_owned(), layout.device_bytes(), layout.class(0)));
+    layout.mkfs(&[Arc::<SparseDevice>::clone(&device)]);
+    let given = vec![Arc::clone(&device) as Arc<dyn WritableDevice>];
+    let fs = Filesystem::open_writable(given, &OpenOptions::default(), &WriteOptions::default());
+    let fs = fs.expect("a pool");
+    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let (made, file) = fs.create_open(fs.root(), b"file", &new).expect("room");
+    let mut bytes = vec![0; 1 << 16];
+    for (flags, contents, is_verified) in
+        [(FileFlags::NOCOW, 0xa7, false), (FileFlags::empty(), 0xb7, true), (FileFlags::NOCOW, 0xc7, false)]
+    {
+        fs.truncate(&file, 0).expect("works");
+        fs.set_flags(made.id, flags).expect("it is empty");
+        fs.write(&file, 0, &vec![contents; 1 << 16]).expect("room");
+        fs.sync().expect("durable");
+        assert_eq!(fs.read(&file, 0, &mut bytes).expect("readable"), 1 << 16);
+        for (at, page) in
+            device.written().into_iter().filter(|(_, page)| page.iter().all(|it| *it == contents))
+        {
+            device.write_at(at + 100, &[!page[100]]).expect("memory");
+        }
+        assert_eq!(fs.read(&file, 0, &mut bytes).is_err(), is_verified, "{flags:?}");
     }
 }

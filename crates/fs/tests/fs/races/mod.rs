@@ -3,6 +3,7 @@
 
 mod act;
 mod ground;
+mod leaves;
 mod meanwhile;
 mod mixes;
 mod modelled;
