@@ -1,8 +1,9 @@
 //! Steps of CI, in the order in which failures are cheapest.
 
-use crate::steps::{Lane, Limits, Steps};
+use crate::steps::{Lane, Limits, Steps, named};
 use crate::{binaries, cargo, fuzz};
 use anyhow::Result;
+use std::process::Command;
 use std::time::Duration;
 
 /// Packages whose tests attach loop devices, mount and start programs, and so would meet each other: a child that is
@@ -31,28 +32,35 @@ pub(crate) fn run(fuzz_seconds: u32) -> Result<()> {
         "licenses",
         "sources",
     ]))?;
-    tests(&mut steps)?;
-    explore(&mut steps)?;
+    let [alone, mut others] = tests(&mut steps)?;
+    // Tests that take a thread at a time wait for disks half of their time: there is room for two more builds beside them.
+    others.extend(explore().map(named));
+    others.push(named(fuzz::build_for_short_runs()));
+    steps.side_by_side(vec![alone, others])?;
     fuzz::run_shortly(&mut steps, fuzz_seconds)
 }
 
 /// Explores schedules of threads: all threads of this build are tasks of one, so it is a build of its own. Its lints are
 /// checked here, too, as no other build has these sources.
-fn explore(steps: &mut Steps) -> Result<()> {
+fn explore() -> [Command; 2] {
     let explored = ["--package", "brindle-fs", "--features", "explore", "--test", "explore"];
-    steps.run(cargo().args(["clippy", "--quiet"]).args(explored).args(["--", "-D", "warnings"]))?;
-    steps.run(cargo().arg("test").args(explored))
+    let [mut lints, mut test] = [cargo(), cargo()];
+    lints.args(["clippy", "--quiet"]).args(explored).args(["--", "-D", "warnings"]);
+    test.arg("test").args(explored);
+    [lints, test]
 }
 
 /// Runs all tests, as CI does.
 pub(crate) fn run_tests() -> Result<()> {
-    tests(&mut Steps::begin(LIMITS)?)
+    let mut steps = Steps::begin(LIMITS)?;
+    let lanes = tests(&mut steps)?;
+    steps.side_by_side(lanes.into())
 }
 
-/// Builds and runs all tests, each package's in its own way: in one lane those that take a thread at a time, in the other all
+/// Builds all tests, and returns the lanes that run them, each package's in its own way: in one lane those that take a thread at a time, in the other all
 /// others. The harness prints the name of a test before the test where they run one at a time, and elsewhere that one has been
 /// running for a minute: the last line tells which test is stuck.
-fn tests(steps: &mut Steps) -> Result<()> {
+fn tests(steps: &mut Steps) -> Result<[Lane; 2]> {
     let (mut alone, mut others) = (Lane::new(), Lane::new());
     for binary in binaries::build(steps, &["--workspace"])? {
         let mut command = binary.command();
@@ -67,6 +75,8 @@ fn tests(steps: &mut Steps) -> Result<()> {
             others.push((name, command));
         }
     }
-    steps.side_by_side(vec![alone, others])?;
-    steps.run(cargo().args(["test", "--workspace", "--doc"]))
+    let mut examples = cargo();
+    examples.args(["test", "--workspace", "--doc"]);
+    others.push(named(examples));
+    Ok([alone, others])
 }

@@ -37,11 +37,16 @@ pub(crate) fn run(steps: &mut Steps, target: &str, seconds: u32) -> Result<()> {
     steps.run(&mut command(target, seconds)?)
 }
 
-/// Runs every target for a short while, in two lanes. With the same seed each time, the same inputs are tried in the same order,
-/// as far as that comes.
+/// The build of every target for short runs: to optimise more would take longer than they do.
+pub(crate) fn build_for_short_runs() -> Command {
+    let mut build = build();
+    build.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1").arg("--bins");
+    build
+}
+
+/// Runs every target, which is built, for a short while, in two lanes. With the same seed each time, the same inputs are tried in the
+/// same order, as far as that comes.
 pub(crate) fn run_shortly(steps: &mut Steps, seconds: u32) -> Result<()> {
-    // To optimise more would take longer than the runs.
-    steps.run(build().env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1").arg("--bins"))?;
     let mut lanes = vec![Lane::new(), Lane::new()];
     for (number, target) in targets()?.iter().enumerate() {
         let mut command = command(target, seconds)?;

@@ -9,7 +9,7 @@ mod lanes;
 mod leftovers;
 mod processes;
 
-pub(crate) use lanes::Lane;
+pub(crate) use lanes::{Lane, named};
 
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

@@ -1,7 +1,7 @@
 //! Steps in lanes: those of a lane run one after another, and lanes side by side. What a step prints is kept until it ends, so that
 //! the lines of two never mix.
 
-use super::{Limits, Steps, child, clock};
+use super::{Limits, Steps, child, clock, words};
 use anyhow::{Context, Result, anyhow, bail};
 use std::io::{Read, Seek, Write};
 use std::os::unix::net::UnixStream;
@@ -13,6 +13,11 @@ use std::time::{Duration, Instant};
 
 /// Steps that run one after another, each with its name.
 pub(crate) type Lane = Vec<(String, Command)>;
+
+/// A step that has the words of its command as its name.
+pub(crate) fn named(command: Command) -> (String, Command) {
+    (words(&command), command)
+}
 
 /// Circumstances that all lanes have in common.
 struct Road<'a> {
