@@ -9,7 +9,7 @@ use crate::guard::guard_disk;
 use crate::load::{load_mirrored_to_read, load_to_read};
 use crate::word::CacheWord;
 use crate::workers::{Answer, Workers};
-use crate::{Cache, CacheError, CacheKeeper, HostClock};
+use crate::{Cache, CacheError, CacheKeeper, HostClock, Mode};
 use brindle_device::{
     Batch, Buffer, Device, DeviceClass, DeviceError, FileDevice, PendingRead, ReadRequest, ReconnectGuard,
     WritableDevice, WriteRequest, open_device, write_now,
@@ -43,6 +43,8 @@ impl CachedDevice {
         let refused = |error| refusal(name, error);
         let mut cache = load_files(word, false).map_err(refused)?;
         cache.name.clone_from(name);
+        // A pool has its superblock in the first samples, and each commit writes it.
+        cache.trust_samples();
         cache.veil().map_err(refused)?;
         let failed = |source| DeviceError::Open { device: name.to_owned(), source };
         let device = Arc::new(Self::start(cache).map_err(failed)?);
@@ -66,6 +68,7 @@ impl CachedDevice {
         };
         let mut cache = cache.map_err(|error| refusal(name, error))?;
         cache.name.clone_from(name);
+        cache.trust_samples();
         Ok(Arc::new(Self::new(Arc::new(cache), None)))
     }
 
@@ -92,10 +95,12 @@ impl CachedDevice {
         tracing::info!("{}: {dirty} blocks are written to the disk", self.cache.name);
         match self.cache.close() {
             Ok(()) => tracing::info!("{}: the cache is closed", self.cache.name),
-            Err(error) => tracing::error!(
+            Err(error) if self.cache.mode == Mode::Back => tracing::error!(
                 "{}: the cache is not closed, and its disk can't be used alone: {error}",
                 self.cache.name
             ),
+            // The disk has everything, and what is cached is forgotten as after a crash.
+            Err(error) => tracing::warn!("{}: the cache is not closed: {error}", self.cache.name),
         }
     }
 

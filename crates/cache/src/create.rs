@@ -291,6 +291,10 @@ impl Cache {
         self.commit()?;
         let superblock = {
             let mut state = self.lock();
+            if state.superblock.is_veiled != 0 {
+                // Under the mark all blocks of the table are trusted.
+                state.slots.forget_doubted();
+            }
             state.slots.write_all();
             drop(state);
             self.commit()?;

@@ -1,6 +1,9 @@
 //! A cache is loaded: its SSDs are chosen among (`ssds.rs`), its table is read and judged (`table.rs`), its disk is compared with
 //! what the superblock tells, and then it is written that the cache is in use.
 //!
+//! After a clean end the disk may have been used by itself, and samples tell only some of it. So a clean block counts again when it was
+//! compared with the disk, at its first read; at once if the disk still bears the mark.
+//!
 //! After a crash only dirty blocks are taken over: the disk may have newer contents of a clean one. The same holds for one SSD
 //! of two, and for one that was alone: the other one may have changed the disk in between.
 
@@ -174,11 +177,22 @@ fn take(
     let closed_at = superblock.closed_at.get();
     let is_same =
         closed_at != 0 && sample(&**disk, superblock.disk_bytes.get())? == superblock.disk_sample.get();
+    if closed_at != 0 && !is_same {
+        tracing::warn!(
+            "{}: it was written without the cache {}, or is another disk: what was cached is forgotten",
+            disk.name(),
+            text(&superblock.name)
+        );
+    }
     // Without dirty blocks there is nothing to lose.
     let has_no_dirty = superblock.mode != Mode::Back.number();
     let mut cache = Cache::assemble(leader, Arc::clone(disk), &superblock, clock);
     let dirty_blocks = cache.take_over(&table, is_same && keeps_clean, is_forced || has_no_dirty)?;
     let veil = cache.judge_veil(is_forced, is_half)?;
+    if superblock.is_veiled == 0 || !veil.is_newest || veil.is_torn {
+        // Nothing kept others from writing the disk where no sample is.
+        cache.state.get_mut().slots.doubt_clean();
+    }
     let names = || (disk.name().to_owned(), cache.flash.name().to_owned());
     let is_changed = closed_at != 0 && !is_same || veil.is_torn;
     if is_changed && dirty_blocks > 0 {
@@ -237,6 +251,11 @@ impl Cache {
             state: Mutex::new(Rank::FlashCache, state),
             changed: Condvar::new(),
         }
+    }
+
+    /// Trusts clean blocks without comparing them: no program can write this disk by itself without changing a sample.
+    pub(crate) fn trust_samples(&mut self) {
+        self.state.get_mut().slots.trust_all();
     }
 
     /// Takes over the blocks of a table; number of dirty ones. Clean ones are left out, unless the disk is known to be as

@@ -43,13 +43,26 @@ struct Run {
 }
 
 impl State {
-    /// Finds the slot of a piece, and takes note of the use.
+    /// Finds the slot of a piece, and takes note of the use. A block that is doubted comes from the disk.
     pub(crate) fn look_up(&mut self, piece: &mut Piece) {
-        piece.slot = self.slots.find(piece.block);
+        piece.slot = self.slots.find(piece.block).filter(|slot| !self.slots.is_doubted(*slot));
         if let Some(slot) = piece.slot {
             piece.checksum = self.slots.checksum(slot);
             self.slots.hit(self.settings.reclaim_policy, slot);
         }
+    }
+
+    /// Compares a doubted block with contents of the disk: trusts it and returns true, or drops it.
+    fn compare(&mut self, slot: u32, block: u64, contents: &[u8]) -> bool {
+        let is_same = block_checksum(block, contents) == self.slots.checksum(slot);
+        if is_same {
+            self.slots.trust(slot);
+            self.slots.hit(self.settings.reclaim_policy, slot);
+        } else {
+            self.slots.forget(block);
+            self.counters.read_invalidates += 1;
+        }
+        is_same
     }
 }
 
@@ -253,7 +266,11 @@ impl Cache {
             let state = &mut *locked;
             for piece in pieces.iter().filter(is_whole) {
                 // Another reader may have taken it in; one that left meanwhile is none of the misses.
-                if state.slots.find(piece.block).is_some() {
+                let held = state.slots.find(piece.block);
+                let counts = |slot| {
+                    !state.slots.is_doubted(slot) || state.compare(slot, piece.block, &buffer[piece.range()])
+                };
+                if held.is_some_and(counts) {
                     continue;
                 }
                 match self.room(state, piece.block, false) {

@@ -1,4 +1,4 @@
-//! The table of slots in memory: 13 bytes a slot, and ten for the order of its set.
+//! The table of slots in memory: 13 bytes a slot, and ten for the order of its set; a bit more after a start whose clean blocks are doubted.
 //!
 //! A slot's contents never change while it holds a block: each write of a block takes another slot. So the table on flash may
 //! be written at any time, beside any writer. A slot that the table on flash *names*, as one of a dirty block, gets
@@ -60,6 +60,8 @@ pub(crate) struct SlotTable {
     differs: Vec<bool>,
     /// Blocks that are not cleaned; a few, sorted.
     pinned: Vec<u64>,
+    /// Slots whose blocks count only once the disk has shown the same contents, a bit each; empty where there are none.
+    doubted: Vec<u64>,
 }
 
 /// Change of the table on flash.
@@ -90,6 +92,47 @@ impl SlotTable {
             pending: BTreeSet::new(),
             differs: vec![false; table_blocks],
             pinned: Vec::new(),
+            doubted: Vec::new(),
+        }
+    }
+
+    /// Doubts all clean blocks: the disk may have been written by others.
+    pub(crate) fn doubt_clean(&mut self) {
+        self.doubted = vec![0; self.flags.len().div_ceil(64)];
+        for (slot, flags) in self.flags.iter().enumerate() {
+            let is_clean = flags & (VALID | DIRTY_BLOCK) == VALID;
+            self.doubted[slot / 64] |= u64::from(is_clean) << (slot % 64);
+        }
+    }
+
+    /// Returns true if a slot's block does not count yet.
+    pub(crate) fn is_doubted(&self, slot: u32) -> bool {
+        let slot = slot as usize;
+        self.doubted.get(slot / 64).is_some_and(|bits| bits >> (slot % 64) & 1 != 0)
+    }
+
+    /// Takes note that the disk has what a slot has.
+    pub(crate) fn trust(&mut self, slot: u32) {
+        let slot = slot as usize;
+        if let Some(bits) = self.doubted.get_mut(slot / 64) {
+            *bits &= !(1 << (slot % 64));
+        }
+    }
+
+    /// Takes note that the disk was not written by others.
+    pub(crate) fn trust_all(&mut self) {
+        self.doubted = Vec::new();
+    }
+
+    /// Drops the blocks that are doubted still.
+    pub(crate) fn forget_doubted(&mut self) {
+        if self.doubted.is_empty() {
+            return;
+        }
+        for slot in 0..self.slots() {
+            if self.is_doubted(slot) {
+                self.forget(self.blocks[slot as usize]);
+            }
         }
     }
 
@@ -216,8 +259,15 @@ impl SlotTable {
         is_dirty: bool,
     ) {
         assert!(self.flags[slot as usize] == RESERVED, "slot {slot} was not reserved");
-        self.forget(block);
-        self.put(rule, slot, block, checksum, is_dirty);
+        let (set, way) = self.place(slot);
+        if let Some(before) = self.find(block) {
+            let (_, older) = self.place(before);
+            self.orders[set].replace(rule, older, way);
+            self.empty(before);
+        } else {
+            self.orders[set].insert(rule, way, fingerprint(block));
+        }
+        self.put(slot, block, checksum, is_dirty);
         self.differs[table_block(slot)] = true;
         if is_dirty {
             self.pending.insert(number(table_block(slot)));
@@ -268,7 +318,9 @@ impl SlotTable {
             return false;
         }
         let is_dirty = entry.state == DIRTY;
-        self.put(rule, slot, block, entry.checksum.get(), is_dirty);
+        let (set, way) = self.place(slot);
+        self.orders[set].insert(rule, way, fingerprint(block));
+        self.put(slot, block, entry.checksum.get(), is_dirty);
         if is_dirty {
             self.flags[slot as usize] |= NAMED;
         }
@@ -425,6 +477,9 @@ impl SlotTable {
             if flags & DIRTY_BLOCK != 0 && flags & VALID == 0 || flags & RESERVED != 0 && flags != RESERVED {
                 return Err(format!("slot {slot} has flags {flags:#x}"));
             }
+            if self.is_doubted(slot) && flags & (VALID | DIRTY_BLOCK) != VALID {
+                return Err(format!("slot {slot} is doubted, and has flags {flags:#x}"));
+            }
             if flags & VALID != 0 && self.find(self.blocks[slot as usize]) != Some(slot) {
                 return Err(format!("slot {slot} holds a block that lies elsewhere"));
             }
@@ -451,14 +506,14 @@ impl SlotTable {
         self.flags[slot as usize] & (DIRTY_BLOCK | CLEANING | UNREADABLE | PINNED) == DIRTY_BLOCK
     }
 
-    fn put(&mut self, rule: ReclaimPolicy, slot: u32, block: u64, checksum: u32, is_dirty: bool) {
-        let (set, way) = self.place(slot);
+    /// Has a slot, which is in the order of its set, hold a block.
+    fn put(&mut self, slot: u32, block: u64, checksum: u32, is_dirty: bool) {
+        let (set, _) = self.place(slot);
         self.blocks[slot as usize] = block;
         self.checksums[slot as usize] = checksum;
         let is_pinned = is_dirty && self.pinned.binary_search(&block).is_ok();
         let dirty = if is_dirty { DIRTY_BLOCK } else { 0 };
         self.flags[slot as usize] = VALID | dirty | if is_pinned { PINNED } else { 0 };
-        self.orders[set].insert(rule, way, fingerprint(block));
         self.valid += 1;
         if is_dirty {
             self.dirty += 1;
@@ -470,6 +525,7 @@ impl SlotTable {
     fn empty(&mut self, slot: u32) {
         let (set, _) = self.place(slot);
         let flags = self.flags[slot as usize];
+        self.trust(slot);
         self.valid -= 1;
         if flags & DIRTY_BLOCK != 0 {
             self.dirty -= 1;

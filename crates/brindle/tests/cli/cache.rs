@@ -224,6 +224,41 @@ fn filesystems_on_a_cache_survive_the_death_of_its_server() {
 }
 
 #[test]
+fn cache_that_can_clean_nothing_is_stopped_by_force() {
+    if !can_mount() {
+        return;
+    }
+    let pair = Pair::new("back", 8, 64);
+    let flash = pair.at("flash");
+    fs::create_dir(&flash).expect("new");
+    brindle_succeeds(["lab", "disk", "--size", "8M", "ssd-plp", text(&flash)]);
+    let (ssd, disk, place) = (flash.join("disk"), pair.at("disk"), pair.at("place"));
+    brindle_succeeds(["cache", "create", "-p", "back", "pair", text(&ssd), text(&disk)]);
+    let load = ["cache", "load", text(&ssd), text(&disk), text(&place)];
+    brindle_succeeds(load);
+    let file = File::options().write(true).open(place.join("disk")).expect("it is served");
+    file.write_all_at(&[7; 4096], 1 << 20).expect("it works");
+    file.sync_all().expect("it works");
+    file.write_all_at(&[8; 4096], 2 << 20).expect("it works");
+    brindle_succeeds(["lab", "cut", "--mode", "lost", text(&flash)]);
+    file.sync_all().expect_err("the SSD has no power");
+    drop(file);
+    let said = brindle_fails(1, ["cache", "stop", text(&place)]);
+    assert!(said.contains("cannot clean the cache; with --force"), "{said}");
+    brindle_succeeds(["cache", "stop", "--force", text(&place)]);
+    brindle_succeeds(["lab", "restore", text(&flash)]);
+    brindle_succeeds(load);
+    let mut found = [0; 4096];
+    File::open(place.join("disk"))
+        .expect("it is served")
+        .read_exact_at(&mut found, 1 << 20)
+        .expect("it works");
+    assert_eq!(found, [7; 4096]);
+    brindle_succeeds(["cache", "stop", text(&place)]);
+    brindle_succeeds(["lab", "stop", text(&flash)]);
+}
+
+#[test]
 fn disk_that_grows_is_shown_at_its_new_size() {
     if !can_mount() {
         return;

@@ -94,6 +94,75 @@ fn clean_blocks_survive_a_clean_end_unless_the_disk_was_written() {
     }
 }
 
+#[test]
+fn a_write_of_the_disk_that_no_sample_tells_of_is_found_before_a_block_counts() {
+    // 200 KiB: behind the first samples, before the next one.
+    let (at, block) = (200 << 10, 1024);
+    for mode in Mode::ALL {
+        let devices = SMALL.devices();
+        let cache = small_of(mode).create(&devices);
+        let mut bytes = vec![0; 4 * block];
+        cache.write_at(at, &[1; 4 * 1024]).expect("it works");
+        cache.read_at(at, &mut bytes).expect("it works");
+        cache.close().expect("it works");
+        drop(cache);
+        devices[1].write_at(at + 1024, &[2; 1024]).expect("it works");
+        let cache = open(&devices, false).expect("it was closed");
+        assert_eq!(cache.status().cached_blocks, 4, "{mode}: no sample has changed");
+        for hits in [0, 4] {
+            let before = cache.status().counters;
+            cache.read_at(at, &mut bytes).expect("it works");
+            let found: Vec<u8> = bytes.chunks(block).map(|block| block[0]).collect();
+            assert_eq!(found, [1, 2, 1, 1], "{mode}");
+            let after = cache.status().counters;
+            assert_eq!(after.read_hits - before.read_hits, hits, "{mode}");
+            let written = if hits == 0 { 1 } else { 0 };
+            assert_eq!(after.ssd_writes - before.ssd_writes, written, "{mode}: the others are on the flash");
+        }
+        cache.verify().expect("sums agree");
+        // A part of a doubted block is written: the rest is the disk's.
+        cache.close().expect("it works");
+        drop(cache);
+        devices[1].write_at(at, &[3; 1024]).expect("it works");
+        let cache = open(&devices, false).expect("it was closed");
+        cache.write_at(at, &[4; 512]).expect("it works");
+        cache.read_at(at, &mut bytes).expect("it works");
+        assert_eq!((bytes[0], bytes[512]), (4, 3), "{mode}");
+    }
+}
+
+#[test]
+fn under_the_mark_clean_blocks_count_at_once() {
+    let devices = SMALL.devices();
+    let cache = SMALL.create(&devices);
+    cache.veil().expect("it works");
+    cache.write_at(200 << 10, &[1; 4096]).expect("it works");
+    cache.clean_all().expect("it works");
+    cache.set("fast_remove", "1").expect("a setting");
+    cache.close().expect("it works");
+    drop(cache);
+    let cache = open(&devices, false).expect("it was closed");
+    let mut bytes = [0; 4096];
+    cache.read_at(200 << 10, &mut bytes).expect("it works");
+    assert_eq!((bytes, cache.status().counters.read_hits), ([1; 4096], 4));
+}
+
+#[test]
+fn written_blocks_keep_their_uses_when_a_scan_comes_by() {
+    let devices = Shape { associativity: 512, ..SMALL }.devices();
+    let cache = Shape { associativity: 512, ..SMALL }.create(&devices);
+    let block = |number: u64| number * 1024;
+    for round in 0..10 {
+        (0..100).for_each(|number| cache.write_at(block(number), &[round; 1024]).expect("it works"));
+    }
+    cache.clean_all().expect("it works");
+    let mut bytes = [0; 1024];
+    (200..800).for_each(|number| cache.read_at(block(number), &mut bytes).expect("it works"));
+    let before = cache.status().counters.read_hits;
+    (0..100).for_each(|number| cache.read_at(block(number), &mut bytes).expect("it works"));
+    assert_eq!(cache.status().counters.read_hits - before, 100);
+}
+
 fn small_of(mode: Mode) -> Shape {
     Shape { mode, ..SMALL }
 }

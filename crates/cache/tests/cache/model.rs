@@ -4,7 +4,11 @@ use crate::world::{BLOCK, SMALL, Shape, TINY, contents, open};
 use brindle_cache::{Cache, Mode};
 use brindle_device::{Device, WritableDevice};
 use brindle_sim::{ImageDevice, Random};
+use std::ops::Range;
 use std::sync::Arc;
+
+/// Bytes between two samples of the disks here.
+const HIDDEN: Range<u64> = 144 * BLOCK..168 * BLOCK;
 
 /// A cache, its devices, and the contents that it should have.
 struct Pair {
@@ -25,7 +29,11 @@ impl Pair {
     fn range(&self, random: &mut Random) -> (u64, usize) {
         let size = self.model.len() as u64;
         let unit = *random.pick(&[1, 512, BLOCK, BLOCK]);
-        let offset = if random.chance(2, 3) { random.below(40 * BLOCK) } else { random.below(size) };
+        let offset = match random.below(6) {
+            0..3 => random.below(40 * BLOCK),
+            3 => HIDDEN.start + random.below(HIDDEN.end - HIDDEN.start),
+            _ => random.below(size),
+        };
         let offset = offset / unit * unit;
         let length = (1 + random.below(*random.clone().pick(&[2, 6, 40]))) * unit;
         (offset, usize::try_from(length.min(size - offset)).expect("small"))
@@ -66,6 +74,25 @@ impl Pair {
         self.cache.verify().expect("sums agree");
     }
 
+    /// Writes the disk without the cache, or only where no sample tells of it.
+    fn use_disk_alone(&mut self, random: &mut Random) {
+        let is_hidden = random.chance(2, 3);
+        for _ in 0..4 {
+            let (offset, length) = if is_hidden {
+                let offset = HIDDEN.start + random.below(HIDDEN.end - HIDDEN.start);
+                (
+                    offset,
+                    usize::try_from((1 + random.below(4 * BLOCK)).min(HIDDEN.end - offset)).expect("small"),
+                )
+            } else {
+                self.range(random)
+            };
+            let at = usize::try_from(offset).expect("small");
+            random.fill(&mut self.model[at..at + length]);
+            self.devices[1].write_at(offset, &self.model[at..at + length]).expect("it works");
+        }
+    }
+
     fn close_and_load(&mut self, random: &mut Random) {
         let is_fast = random.chance(1, 2);
         self.cache.set("fast_remove", if is_fast { "1" } else { "0" }).expect("a setting");
@@ -73,6 +100,9 @@ impl Pair {
         self.cache.write_at(0, &[0]).expect_err("it is closed");
         if !is_fast {
             assert!(contents(&*self.devices[1]) == self.model, "the disk has all");
+            if random.chance(1, 2) {
+                self.use_disk_alone(random);
+            }
         }
         self.cache = open(&self.devices, false).expect("it was closed");
     }

@@ -94,6 +94,8 @@ struct Link {
     uses: u8,
 }
 
+const NOWHERE: Link = Link { newer: NONE, older: NONE, place: Place::Nowhere, uses: 0 };
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Nowhere,
@@ -117,9 +119,8 @@ impl SetOrder {
     /// If it has more than [`SLOTS_MAX`] slots.
     pub fn new(slots: u16) -> Self {
         assert!(slots <= SLOTS_MAX, "{slots} slots are too many for a set");
-        let nowhere = Link { newer: NONE, older: NONE, place: Place::Nowhere, uses: 0 };
         Self {
-            links: vec![nowhere; slots.into()].into(),
+            links: vec![NOWHERE; slots.into()].into(),
             small: EMPTY,
             main: EMPTY,
             ghosts: vec![0; slots.into()].into(),
@@ -132,6 +133,33 @@ impl SetOrder {
         debug_assert!(self.link(slot).place == Place::Nowhere, "slot {slot} is in the order");
         let is_new = rule == ReclaimPolicy::S3Fifo && !self.was_seen(fingerprint);
         self.push(slot, if is_new { Place::Small } else { Place::Main });
+    }
+
+    /// Has another slot stand for one whose block was written to it: with its place by FIFO, as the newest by LRU, with its uses by S3-FIFO.
+    pub fn replace(&mut self, rule: ReclaimPolicy, slot: u16, by: u16) {
+        debug_assert!(self.link(by).place == Place::Nowhere, "slot {by} is in the order");
+        let link = self.link(slot);
+        if rule == ReclaimPolicy::Fifo {
+            self.links[usize::from(by)] = link;
+            self.links[usize::from(slot)] = NOWHERE;
+            let queue = if link.place == Place::Small { &mut self.small } else { &mut self.main };
+            let newer = if link.newer == NONE {
+                &mut queue.newest
+            } else {
+                &mut self.links[usize::from(link.newer)].older
+            };
+            *newer = by;
+            let older = if link.older == NONE {
+                &mut queue.oldest
+            } else {
+                &mut self.links[usize::from(link.older)].newer
+            };
+            *older = by;
+            return;
+        }
+        self.remove(slot);
+        self.push(by, if rule == ReclaimPolicy::Lru { Place::Main } else { link.place });
+        self.links[usize::from(by)].uses = link.uses;
     }
 
     /// Takes note of a use of a slot's block.
@@ -166,7 +194,7 @@ impl SetOrder {
             NONE => queue.oldest = newer,
             older => self.links[usize::from(older)].newer = newer,
         }
-        self.links[usize::from(slot)] = Link { newer: NONE, older: NONE, place: Place::Nowhere, uses: 0 };
+        self.links[usize::from(slot)] = NOWHERE;
     }
 
     /// Takes the slot out that makes way, one of those that `can_go` allows; `fingerprint` tells its block.

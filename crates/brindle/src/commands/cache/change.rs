@@ -53,6 +53,9 @@ pub(crate) struct SetCommand {
 /// directory unmounted. Refused while the device is in use.
 #[derive(Args, Debug)]
 pub(crate) struct StopCommand {
+    /// End it although dirty blocks can't be written to the disk, as after a crash: what was flushed stays on the SSD
+    #[arg(short, long)]
+    force: bool,
     /// Directory on which the cache is mounted
     mountpoint: PathBuf,
 }
@@ -88,7 +91,10 @@ pub(crate) fn stop(command: &StopCommand) -> Result<ExitCode> {
         bail!("{}: no cache is served there", command.mountpoint.display());
     };
     if find("mode") == Some("back") && find("fast_remove") != Some("1") {
-        client.send("do_sync=1").context("cannot clean the cache")?;
+        let cleaned = client.send("do_sync=1");
+        if !command.force {
+            cleaned.context("cannot clean the cache; with --force it ends as by a crash, and what was flushed stays on the SSD")?;
+        }
     }
     client.end(process, find("loop_device").map(PathBuf::from))?;
     Ok(ExitCode::SUCCESS)

@@ -23,6 +23,10 @@ THE DIRECTORY
 AFTER A CRASH
   Everything that was flushed is there. Clean blocks are cached anew, as the disk may have newer ones.
 
+AFTER A CLEAN END
+  The disk may have been used alone: the first read of a cached block comes from the disk and is
+  compared, the SSD answers the next ones. With fast_remove=1 set before the end, at once.
+
 REFUSED
   A disk of another size; damage of the cache's own data; dirty blocks for a disk that was written
   without the cache, as far as samples of it tell; an SSD whose mirror may have newer blocks. With --force the damaged parts, or the dirty

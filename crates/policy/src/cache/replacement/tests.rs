@@ -123,10 +123,32 @@ fn names_and_numbers_of_rules_are_read() {
     assert_eq!("3".parse::<ReclaimPolicy>(), Err(UnknownReclaimPolicy));
 }
 
+#[test]
+fn a_block_that_is_written_to_another_slot_keeps_its_place_or_its_uses() {
+    let filled = |rule| {
+        let mut order = SetOrder::new(16);
+        (0..8).for_each(|slot| order.insert(rule, slot, u32::from(slot) + 1));
+        order
+    };
+    let mut fifo = filled(ReclaimPolicy::Fifo);
+    for (slot, by) in [(0, 8), (7, 9), (3, 10)] {
+        fifo.replace(ReclaimPolicy::Fifo, slot, by);
+    }
+    assert_eq!(fifo.oldest_first().collect::<Vec<_>>(), [8, 1, 2, 10, 4, 5, 6, 9]);
+    let mut lru = filled(ReclaimPolicy::Lru);
+    lru.replace(ReclaimPolicy::Lru, 3, 8);
+    assert_eq!(lru.oldest_first().collect::<Vec<_>>(), [0, 1, 2, 4, 5, 6, 7, 8]);
+    let mut s3 = filled(ReclaimPolicy::S3Fifo);
+    s3.hit(ReclaimPolicy::S3Fifo, 0);
+    s3.replace(ReclaimPolicy::S3Fifo, 0, 8);
+    let left: Vec<_> = (0..7).map_while(|_| s3.victim(ReclaimPolicy::S3Fifo, |_| true, u32::from)).collect();
+    assert!(!left.contains(&8), "it was used: {left:?}");
+}
+
 proptest! {
     /// FIFO and LRU against lists; of each rule that no slot is lost or there twice, also when rules are changed.
     #[test]
-    fn the_order_is_that_of_a_list(steps in prop::collection::vec((0u8..4, 0u16..8), 1..200), rule in 0usize..3, change in any::<bool>()) {
+    fn the_order_is_that_of_a_list(steps in prop::collection::vec((0u8..5, 0u16..8), 1..200), rule in 0usize..3, change in any::<bool>()) {
         let mut rule = ReclaimPolicy::ALL[rule];
         let mut order = SetOrder::new(8);
         let mut model: Vec<u16> = Vec::new();
@@ -159,7 +181,16 @@ proptest! {
                         model.retain(|other| *other != victim);
                     }
                 }
-                _ => {}
+                (4, Some(at)) => {
+                let Some(by) = (0..8).find(|by| !model.contains(by)) else { continue };
+                order.replace(rule, slot, by);
+                model[at] = by;
+                if rule == ReclaimPolicy::Lru {
+                    model.remove(at);
+                    model.push(by);
+                }
+            }
+            _ => {}
             }
             if change && kind == 1 {
                 rule = ReclaimPolicy::ALL[usize::from(slot) % 3];
