@@ -12,7 +12,7 @@ mod subject;
 mod torn;
 
 use crate::simulated::{Layout, REFUSALS};
-use brindle_fs::Compression;
+use brindle_fs::{Compression, WriteBackMode};
 use brindle_ondisk::Profile;
 use brindle_testing::crash::CrashTest;
 use brindle_testing::operations::Mix;
@@ -173,8 +173,21 @@ fn data_in_the_write_back_tier() {
     let test = crash("data_in_the_write_back_tier", 5400);
     let mix = Mix { subvolumes: 12, contents: 40, sync_file: 25, ..test.mix.clone() };
     let test = test.mixed(mix).of(5, 60, 400);
-    test.run(&LibrarySubject::writing_back(layout));
-    test.run(&LibrarySubject::writing_back(layout).logging());
+    test.run(&LibrarySubject::writing_back(layout, WriteBackMode::All));
+    test.run(&LibrarySubject::writing_back(layout, WriteBackMode::All).logging());
+}
+
+/// The mode of a mount unless told otherwise.
+#[test]
+fn synced_data_in_the_write_back_tier() {
+    let tiers = Layout { devices: 2, fast: 1, ..ONE };
+    let mirrors = Layout { devices: 4, fast: 2, data: Profile::Raid1, metadata: Profile::Raid1, ..ONE };
+    for (layout, seed) in [(tiers, 5450), (mirrors, 5470)] {
+        let test = crash("synced_data_in_the_write_back_tier", seed);
+        let mix = Mix { subvolumes: 8, contents: 45, sync_file: 30, ..test.mix.clone() };
+        let test = test.mixed(mix).of(4, 60, 400);
+        test.run(&LibrarySubject::writing_back(layout, WriteBackMode::Sync).logging());
+    }
 }
 
 #[test]

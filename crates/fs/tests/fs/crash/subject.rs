@@ -4,7 +4,7 @@ use super::kernel;
 use crate::simulated::{Habits, Layout, Library, PART_BYTES, Pool, findings};
 use brindle_check::{CheckOptions, Finding};
 use brindle_device::{DeviceClass, WritableDevice};
-use brindle_fs::LogProfile;
+use brindle_fs::{LogProfile, WriteBackMode};
 use brindle_ondisk::Uuid;
 use brindle_sim::{Image, ImageDevice};
 use brindle_testing::crash::{CrashGuarantees, NewDevice, Subject};
@@ -178,10 +178,10 @@ impl LibrarySubject {
         Self { habits: Habits { sorts_every: 9, ..plain.habits }, ..plain }
     }
 
-    /// Subject like [`hasty`](Self::hasty), with data that lies in the write-back tier first.
-    pub(crate) fn writing_back(layout: Layout) -> Self {
+    /// Subject like [`hasty`](Self::hasty), with data that lies in the write-back tier first: all of it, or what is synced.
+    pub(crate) fn writing_back(layout: Layout, write_back: WriteBackMode) -> Self {
         let plain = Self::hasty(layout);
-        Self { habits: Habits { destages_every: 7, ..plain.habits }, ..plain }
+        Self { habits: Habits { destages_every: 7, write_back, ..plain.habits }, ..plain }
     }
 
     /// Subject like [`failing`](Self::failing), on devices that may be full.

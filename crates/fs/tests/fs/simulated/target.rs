@@ -56,6 +56,8 @@ pub(crate) struct Habits {
     /// Number of operations after which what waits in the write-back tier is destaged, in part every other time; 0 for never.
     /// All data goes there then.
     pub(crate) destages_every: usize,
+    /// Data that lies in the write-back tier first, of a pool that is destaged.
+    pub(crate) write_back: WriteBackMode,
     /// Number of operations after which the chunks of data are full but for little, so that a new one is made; 0 for never.
     pub(crate) outgrows_every: usize,
     /// Bytes of fast devices that are free for data whenever the pool is opened; 0 for all that there are.
@@ -119,7 +121,8 @@ impl Library {
 
     /// The same, with data that lies in the write-back tier first.
     pub(crate) fn writing_back(layout: &Layout) -> Self {
-        let habits = Habits { examines: true, destages_every: 7, ..Habits::default() };
+        let write_back = WriteBackMode::All;
+        let habits = Habits { examines: true, destages_every: 7, write_back, ..Habits::default() };
         Self::open(Pool::new(layout), habits).expect("the pool opens")
     }
 
@@ -133,7 +136,7 @@ impl Library {
     /// A pool that is there.
     pub(crate) fn open(mut pool: Pool, habits: Habits) -> Result<Self, FsError> {
         if habits.destages_every > 0 {
-            pool.write.write_back = WriteBackWish::Told(WriteBackMode::All);
+            pool.write.write_back = WriteBackWish::Told(habits.write_back);
         }
         let fs = pool.open()?;
         if habits.fast_bytes > 0 {
