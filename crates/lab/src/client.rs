@@ -1,7 +1,7 @@
 //! The other side of a running disk: its state, and commands to it.
 
-use crate::server::{CONTROL_NAME, DISK_NAME, STATUS_NAME};
-use crate::{Command, CutMode, CutReport, Ending, LabError, Status};
+use crate::server::{ACTIVITY_NAME, CONTROL_NAME, DISK_NAME, STATUS_NAME};
+use crate::{Activity, Command, CutMode, CutReport, Ending, LabError, Status};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -20,6 +20,8 @@ pub struct Client {
 const PATIENCE: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 /// Room for a status.
 const STATUS_BYTES: usize = 1 << 16;
+/// Room for an activity.
+const ACTIVITY_BYTES: usize = 1 << 18;
 
 impl Client {
     /// The disk that is mounted there.
@@ -71,17 +73,36 @@ impl Client {
     /// # Errors
     /// Those of [`at`](Self::at).
     pub fn status_text(&self) -> Result<String, LabError> {
-        let path = self.mountpoint.join(STATUS_NAME);
-        let mut text = vec![0; STATUS_BYTES];
         // A directory of another filesystem may hold a file of this name.
         let is_ours = [DISK_NAME, CONTROL_NAME].iter().all(|name| self.mountpoint.join(name).exists());
-        let read = File::open(&path).and_then(|file| file.read_at(&mut text, 0));
-        let length = read.map_err(|error| Self::explain(&self.mountpoint, error))?;
-        if !is_ours {
-            return Err(LabError::NoDisk(self.mountpoint.clone()));
-        }
-        text.truncate(length);
+        let text = self.text(STATUS_NAME, STATUS_BYTES)?;
+        if is_ours { Ok(text) } else { Err(LabError::NoDisk(self.mountpoint.clone())) }
+    }
+
+    /// Contents of one of its files, of which there are no more bytes than this.
+    fn text(&self, name: &str, room: usize) -> Result<String, LabError> {
+        let mut text = vec![0; room];
+        let read = File::open(self.mountpoint.join(name)).and_then(|file| file.read_at(&mut text, 0));
+        text.truncate(read.map_err(|error| Self::explain(&self.mountpoint, error))?);
         Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Begins to note times and places of its requests anew.
+    ///
+    /// # Errors
+    /// [`LabError`].
+    pub fn observe(&self) -> Result<(), LabError> {
+        self.command(Command::Observe)
+    }
+
+    /// Times and places of its requests since then.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub fn activity(&self) -> Result<Activity, LabError> {
+        let text = self.text(ACTIVITY_NAME, ACTIVITY_BYTES)?;
+        let path = self.mountpoint.join(ACTIVITY_NAME);
+        serde_json::from_str(&text).map_err(|_| LabError::Status { path, line: text })
     }
 
     /// Sends a line to its control file.

@@ -1,8 +1,9 @@
 //! A modelled disk in real time: contents, a drive, and the power of both.
 
+use crate::activity::Recorder;
 use crate::status::Cut;
 use crate::volatile::Volatile;
-use crate::{Command, CutMode, CutReport, LabError, Model, ShownDisk, Status, Store};
+use crate::{Activity, Command, CutMode, CutReport, LabError, Model, ShownDisk, Status, Store};
 use brindle_device::Buffer;
 use brindle_sim::{DriveRequestKind, RealDrive};
 use rustix::io::Errno;
@@ -28,6 +29,14 @@ struct State {
     drive: Option<RealDrive>,
     volatile: Volatile,
     cut: Option<Cut>,
+    recorder: Recorder,
+}
+
+impl State {
+    /// Seeks of the drive.
+    fn seeks(drive: Option<&RealDrive>) -> u64 {
+        drive.map_or(0, |drive| drive.counts().seeks)
+    }
 }
 
 /// Result of a request.
@@ -65,7 +74,12 @@ impl Disk {
         }
         let drive = RealDrive::start(model.drive(size_bytes)).map_err(LabError::Serve)?;
         let volatile = Volatile::new(model.write_cache_bytes());
-        let state = Mutex::new(State { drive: Some(drive), volatile, cut: None });
+        let state = Mutex::new(State {
+            drive: Some(drive),
+            volatile,
+            cut: None,
+            recorder: Recorder::new(size_bytes, 0),
+        });
         Ok(Self { model, store, state, flushed: Arc::default() })
     }
 
@@ -87,11 +101,10 @@ impl Disk {
             return answer(Err(errno(&error)));
         }
         let kind = DriveRequestKind::Read(offset, buffer.len() as u64);
-        let state = self.state();
-        match &state.drive {
-            Some(drive) => drive.submit(kind, move || answer(Ok(&buffer))),
-            None => refuse(state, answer),
-        }
+        let mut state = self.state();
+        let State { drive: Some(drive), recorder, .. } = &mut *state else { return refuse(state, answer) };
+        recorder.note(kind, || drive.counts().seeks);
+        drive.submit(kind, move || answer(Ok(&buffer)));
     }
 
     /// Writes; a durable write is answered when it is flushed too.
@@ -107,12 +120,15 @@ impl Disk {
         }
         let mut state = self.state();
         state.volatile.settle(self.flushed.load(Ordering::Acquire));
-        let State { drive: Some(drive), volatile, .. } = &mut *state else { return refuse(state, answer) };
+        let State { drive: Some(drive), volatile, recorder, .. } = &mut *state else {
+            return refuse(state, answer);
+        };
         if let Err(error) = volatile.write(&self.store, offset, bytes) {
             drop(state);
             return answer(Err(errno(&error)));
         }
         let kind = DriveRequestKind::Write(offset, bytes.len() as u64);
+        recorder.note(kind, || drive.counts().seeks);
         if is_durable {
             let both = Both::new(answer);
             let other = Arc::clone(&both);
@@ -191,6 +207,20 @@ impl Disk {
         }
     }
 
+    /// Begins to note times and places of requests anew.
+    pub fn observe(&self) {
+        let mut state = self.state();
+        let seeks = State::seeks(state.drive.as_ref());
+        state.recorder = Recorder::new(self.size_bytes(), seeks);
+    }
+
+    /// Times and places of requests since then.
+    pub fn activity(&self) -> Activity {
+        let mut state = self.state();
+        let seeks = State::seeks(state.drive.as_ref());
+        state.recorder.activity(seeks)
+    }
+
     /// Its state, without the loop device.
     pub fn status(&self) -> Status {
         let mut state = self.state();
@@ -260,6 +290,10 @@ impl ShownDisk for Disk {
         status.to_text()
     }
 
+    fn activity_text(&self) -> String {
+        serde_json::to_string(&self.activity()).unwrap_or_default()
+    }
+
     fn command(&self, line: &[u8]) -> Answer<()> {
         match Command::parse(line).ok_or(Errno::INVAL)? {
             Command::Reset => {
@@ -268,6 +302,10 @@ impl ShownDisk for Disk {
             }
             Command::Cut(mode, seed) => self.cut(mode, seed).map(drop),
             Command::Restore => self.restore(),
+            Command::Observe => {
+                self.observe();
+                Ok(())
+            }
         }
     }
 }
@@ -346,6 +384,24 @@ mod tests {
         let bytes = [0, 4096, 8192].map(|offset| first_byte(&disk, offset));
         assert_eq!(bytes, [Some(Ok(1)), Some(Ok(2)), Some(Ok(0))]);
         assert_eq!(disk.status().cut.map(|cut| (cut.mode, cut.seed)), Some((CutMode::Lost, 1)));
+    }
+
+    #[test]
+    fn activity_has_the_requests_since_it_was_asked_for() {
+        let disk = disk("hdd");
+        assert_eq!(write(&disk, 0, 1, true), Some(Ok(())));
+        disk.observe();
+        assert_eq!(disk.activity().cells, []);
+        assert_eq!(write(&disk, 512 << 20, 2, true), Some(Ok(())));
+        assert_eq!(first_byte(&disk, 256 << 20), Some(Ok(0)));
+        let told = serde_json::from_str::<Activity>(&ShownDisk::activity_text(&disk)).expect("JSON");
+        let (read, written) =
+            told.cells.iter().fold((0, 0), |sum, (_, _, read, written)| (sum.0 + read, sum.1 + written));
+        assert_eq!((read, written, told.first_byte), (1, 4, 256 << 20), "{told:?}");
+        assert_eq!(told.seeks.iter().sum::<u64>(), 2, "{told:?}");
+        disk.cut(CutMode::Lost, 1).expect("it is on");
+        disk.observe();
+        assert!(disk.activity().seeks.is_empty());
     }
 
     #[test]

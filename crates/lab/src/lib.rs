@@ -13,6 +13,7 @@
 //! their results.
 //! Must not know: the inside of any filesystem. They are made, mounted and examined by their own programs, brindle among them.
 
+mod activity;
 mod client;
 pub mod compare;
 mod disk;
@@ -30,6 +31,7 @@ mod status;
 mod store;
 mod volatile;
 
+pub use activity::{Activity, Touched};
 pub use client::Client;
 pub use disk::{Answer, Disk};
 pub use error::LabError;

@@ -17,6 +17,8 @@ use std::time::Duration;
 pub(crate) const DISK_NAME: &str = "disk";
 /// Name of the file that shows its state.
 pub(crate) const STATUS_NAME: &str = "status";
+/// Name of the file that shows times and places of its requests.
+pub(crate) const ACTIVITY_NAME: &str = "activity";
 /// Name of the file that takes commands.
 pub(crate) const CONTROL_NAME: &str = "control";
 
@@ -24,13 +26,15 @@ const ROOT: u64 = 1;
 const DISK: u64 = 2;
 const STATUS: u64 = 3;
 const CONTROL: u64 = 4;
+const ACTIVITY: u64 = 5;
 
 /// Number, name and mode of each node; the root first.
-const NODES: [(u64, &str, u32); 4] = [
+const NODES: [(u64, &str, u32); 5] = [
     (ROOT, ".", 0o040_555),
     (DISK, DISK_NAME, 0o100_600),
     (STATUS, STATUS_NAME, 0o100_444),
     (CONTROL, CONTROL_NAME, 0o100_200),
+    (ACTIVITY, ACTIVITY_NAME, 0o100_444),
 ];
 
 /// Time for which names and attributes stay right: always.
@@ -157,9 +161,9 @@ impl<D: ShownDisk> DiskServer<D> {
             DISK => self.disk.read(offset, size, move |read| reply.settle(read, Reply::<kind::Data>::data)),
             STATUS => {
                 let text = self.disk.status_text(self.loop_device.get().map(PathBuf::as_path));
-                let from = usize::try_from(offset).unwrap_or(usize::MAX).min(text.len());
-                reply.data(&text.as_bytes()[from..text.len().min(from.saturating_add(size))]);
+                reply.data(part_of(&text, offset, size));
             }
+            ACTIVITY => reply.data(part_of(&self.disk.activity_text(), offset, size)),
             _ => reply.error(Errno::INVAL),
         }
     }
@@ -213,6 +217,12 @@ impl<D: ShownDisk> DiskServer<D> {
             MountOperation::Sync { reply } | MountOperation::Destroy { reply } => reply.done(),
         }
     }
+}
+
+/// A part of a text that a program reads.
+fn part_of(text: &str, offset: u64, size: usize) -> &[u8] {
+    let from = usize::try_from(offset).unwrap_or(usize::MAX).min(text.len());
+    &text.as_bytes()[from..text.len().min(from.saturating_add(size))]
 }
 
 impl<D: ShownDisk> Server for DiskServer<D> {

@@ -39,6 +39,11 @@ pub trait ShownDisk: Send + Sync + Debug + 'static {
     /// Its state, as the status file shows it.
     fn status_text(&self, loop_device: Option<&Path>) -> String;
 
+    /// Times and places of its requests, as the activity file shows them; empty for a disk that does not note them.
+    fn activity_text(&self) -> String {
+        String::new()
+    }
+
     /// Carries out a line that was written to the control file.
     fn command(&self, line: &[u8]) -> Answer<()>;
 }

@@ -53,6 +53,8 @@ pub enum Command {
     Cut(CutMode, u64),
     /// Turns it on.
     Restore,
+    /// Begins to note times and places of requests anew.
+    Observe,
 }
 
 /// A number of a status.
@@ -158,6 +160,7 @@ impl Command {
             Self::Reset => "reset\n".to_owned(),
             Self::Cut(mode, seed) => format!("cut {} {seed}\n", mode.name()),
             Self::Restore => "restore\n".to_owned(),
+            Self::Observe => "observe\n".to_owned(),
         }
     }
 
@@ -169,6 +172,7 @@ impl Command {
             ["reset"] => Some(Self::Reset),
             ["cut", mode, seed] => Some(Self::Cut(mode.parse().ok()?, seed.parse().ok()?)),
             ["restore"] => Some(Self::Restore),
+            ["observe"] => Some(Self::Observe),
             _ => None,
         }
     }
@@ -198,7 +202,7 @@ mod tests {
     #[test]
     fn command_is_read_as_it_was_written() {
         let cuts = CutMode::ALL.map(|(mode, _)| Command::Cut(mode, u64::MAX));
-        for command in cuts.into_iter().chain([Command::Reset, Command::Restore]) {
+        for command in cuts.into_iter().chain([Command::Reset, Command::Restore, Command::Observe]) {
             assert_eq!(Command::parse(command.to_line().as_bytes()), Some(command));
         }
         for line in ["", "cut", "cut lost", "cut lost -1", "cut lost 1 2", "reset now", "\u{ff}"] {

@@ -460,6 +460,10 @@ fn run_tells_the_counts_of_the_disks_below() {
     let number = |name: &str| report["disks"][0][name].as_u64().expect("a number");
     assert!((80..400).contains(&number("flushes")), "two for each file: {}", number("flushes"));
     assert!(number("writes") >= 80 && number("seeks") == 0);
+    let activity = &report["phases"][0]["activity"][0];
+    let cells = activity["cells"].as_array().expect("cells");
+    let written: u64 = cells.iter().map(|cell| cell[3].as_u64().expect("KiB")).sum();
+    assert!(written >= 40 * 4 && activity["rows"].as_u64() > Some(0), "{activity}");
     let of_phase = report["phases"][0]["disks"][0]["flushes"].as_u64().expect("a number");
     assert!((80..=number("flushes")).contains(&of_phase), "those of the phase: {of_phase}");
     let elapsed = report["phases"][0]["elapsed_ns"].as_u64().expect("a number");

@@ -232,7 +232,11 @@ impl Comparison {
         options.disks.clone_from(&stand.disks);
         journal.lock().unwrap_or_else(PoisonError::into_inner).push(step.work.words(self.seed));
         stand.disks.iter().try_for_each(crate::Client::reset)?;
-        let phases = run_suite(step.work.suite, &options)?;
+        let mut phases = run_suite(step.work.suite, &options)?;
+        if step.round > 1 {
+            // A picture of one round is enough.
+            phases.iter_mut().for_each(|phase| phase.activity.clear());
+        }
         let statuses = stand.disks.iter().map(crate::Client::status).collect::<Result<Vec<Status>, _>>()?;
         let kind = step.configuration.filesystem.name();
         let run = RunRecord::new(step.work.suite, kind, &options, &phases, &statuses);

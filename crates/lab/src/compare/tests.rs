@@ -40,6 +40,7 @@ pub(crate) fn step(step: &Step<'_>, seconds: f64) -> StepRecord {
             .map(|(share, part)| (share, nanoseconds(half / part)))
             .to_vec(),
         disks: step.configuration.disks.iter().map(|_| counts).collect(),
+        activity: Vec::new(),
         reference_per_second: None,
         poor: None,
     };

@@ -11,8 +11,17 @@ pub(super) enum Block {
     List(Vec<String>),
     /// A table.
     Table(Table),
-    /// A drawing, with the words that say the same.
-    Plot { svg: String, caption: String },
+    /// A drawing.
+    Plot(Plot),
+    /// Drawings that are shown when they are asked for.
+    Gallery { summary: String, plots: Vec<Plot> },
+}
+
+/// A drawing, with the words that say the same.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Plot {
+    pub(super) svg: String,
+    pub(super) caption: String,
 }
 
 /// A table; all columns but the first ones are aligned to the right.
@@ -68,7 +77,7 @@ pub(super) fn to_markdown(blocks: &[Block]) -> String {
                 text.push('\n');
             }
             Block::Table(table) => text.push_str(&table_markdown(table)),
-            Block::Plot { .. } => {}
+            Block::Plot(_) | Block::Gallery { .. } => {}
         }
     }
     text.truncate(text.trim_end().len());

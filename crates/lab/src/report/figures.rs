@@ -1,7 +1,7 @@
 //! Figures of a comparison: for each phase and configuration the values of all rounds, and the counts that explain them.
 
 use crate::compare::{Configuration, DiskKind, Results, StepRecord};
-use crate::{DiskCounts, PhaseRecord};
+use crate::{Activity, DiskCounts, PhaseRecord};
 
 /// A phase of a work.
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ pub(super) struct Figure {
     pub(super) curve: Vec<(u32, f64)>,
     /// Median counts of each disk.
     pub(super) disks: Vec<DiskCounts>,
+    /// Times and places of the requests of each disk, in one round.
+    pub(super) activity: Vec<Activity>,
     /// True if the filesystem has refused it.
     pub(super) is_refused: bool,
 }
@@ -154,6 +156,10 @@ fn figure(configuration: &'static Configuration, records: &[PhaseRecord], is_clo
         seconds: sorted(&PhaseRecord::seconds),
         curve: shares.iter().filter_map(point).collect(),
         disks: disks.collect(),
+        activity: records
+            .iter()
+            .find(|record| !record.activity.is_empty())
+            .map_or_else(Vec::new, |record| record.activity.clone()),
         is_refused: records.iter().all(PhaseRecord::is_refused),
     }
 }
@@ -213,6 +219,7 @@ mod tests {
             seconds,
             curve,
             disks,
+            activity: Vec::new(),
             is_refused: false,
         }
     }

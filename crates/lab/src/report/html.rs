@@ -1,15 +1,15 @@
 //! The page: one file, which asks for nothing else, for phones and desks, by day and by night.
 
-use super::document::{Block, Cell, Table, Tone};
+use super::document::{Block, Cell, Plot, Table, Tone};
 
 /// Rows of a table beyond which it is folded.
 const FOLDED_ROWS: usize = 24;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--page:#f6f5f1;--card:#fff;--ink:#1d1d1b;--soft:#5f5d57;--line:#d9d6cd;--good:#14703a;--bad:#b02a1c;
---ext4:#3f74c4;--xfs:#2a9d9d;--btrfs:#d98a1f;--brindle:#a0308f;--brindle-off:#cf86c4;--brindle-all:#5d1a70}
+--ext4:#3f74c4;--xfs:#2a9d9d;--btrfs:#d98a1f;--brindle:#a0308f;--brindle-off:#cf86c4;--brindle-all:#5d1a70;--read:#2f8f5b;--written:#cc4a2f}
 @media(prefers-color-scheme:dark){:root{--page:#161614;--card:#20201d;--ink:#ecebe6;--soft:#a6a39a;--line:#3a3934;--good:#6fcf91;--bad:#ff8a7a;
---ext4:#7aa7ee;--xfs:#5cc9c9;--btrfs:#f0b155;--brindle:#e07fd2;--brindle-off:#9c5a93;--brindle-all:#c9a3ff}}
+--ext4:#7aa7ee;--xfs:#5cc9c9;--btrfs:#f0b155;--brindle:#e07fd2;--brindle-off:#9c5a93;--brindle-all:#c9a3ff;--read:#6fd39a;--written:#ff8f70}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--page);color:var(--ink);font:16px/1.5 system-ui,sans-serif}
 main{max-width:1180px;margin:0 auto;padding:20px 16px 64px}
@@ -44,7 +44,7 @@ pub(super) fn to_html(title: &str, blocks: &[Block]) -> String {
     let mut plots = false;
     let mut contents = String::new();
     for (number, block) in blocks.iter().enumerate() {
-        let is_plot = matches!(block, Block::Plot { .. });
+        let is_plot = matches!(block, Block::Plot(_));
         if is_plot != plots {
             body.push_str(if is_plot { "<div class=\"plots\">" } else { "</div>\n" });
             plots = is_plot;
@@ -80,10 +80,19 @@ fn block_html(block: &Block, number: usize) -> String {
             format!("<details><summary>{rows} rows</summary>{}</details>\n", table_html(table))
         }
         Block::Table(table) => table_html(table),
-        Block::Plot { svg, caption } => {
-            format!("<figure><figcaption>{}</figcaption>{svg}</figure>", text(caption))
+        Block::Plot(plot) => plot_html(plot),
+        Block::Gallery { summary, plots } => {
+            let plots: String = plots.iter().map(plot_html).collect();
+            format!(
+                "<details><summary>{}</summary><div class=\"plots\">{plots}</div></details>\n",
+                text(summary)
+            )
         }
     }
+}
+
+fn plot_html(Plot { svg, caption }: &Plot) -> String {
+    format!("<figure><figcaption>{}</figcaption>{svg}</figure>", text(caption))
 }
 
 fn table_html(table: &Table) -> String {

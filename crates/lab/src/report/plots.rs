@@ -3,6 +3,7 @@
 //! The drawing library knows no such colours: they are drawn in stand-ins, each of which is replaced by a variable of the page.
 
 use super::figures::Figure;
+use crate::Activity;
 use crate::compare::{Configuration, Filesystem};
 use plotters::coord::Shift;
 use plotters::prelude::{
@@ -16,7 +17,7 @@ use std::io;
 /// Width of a drawing: that of a small phone.
 const WIDTH: u32 = 360;
 /// Stand-ins, with the variables of the page that replace them.
-const COLOURS: [(RGBColor, &str); 9] = [
+const COLOURS: [(RGBColor, &str); 11] = [
     (INK, "--ink"),
     (FAINT, "--line"),
     (RGBColor(1, 2, 11), "--ext4"),
@@ -26,9 +27,13 @@ const COLOURS: [(RGBColor, &str); 9] = [
     (RGBColor(1, 2, 15), "--brindle-off"),
     (RGBColor(1, 2, 16), "--brindle-all"),
     (RGBColor(1, 2, 17), "--card"),
+    (READ, "--read"),
+    (WRITTEN, "--written"),
 ];
 const INK: RGBColor = RGBColor(1, 2, 3);
 const FAINT: RGBColor = RGBColor(1, 2, 4);
+const READ: RGBColor = RGBColor(1, 2, 18);
+const WRITTEN: RGBColor = RGBColor(1, 2, 19);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), DrawingAreaErrorKind<io::Error>>;
@@ -156,9 +161,101 @@ pub(super) fn latencies(figures: &[&Figure]) -> String {
     })
 }
 
+/// Place of the grid of an activity: from the offsets on the left to the margin on the right.
+const GRID: (i32, i32) = (64, 350);
+/// Height of a row of it.
+const CELL_HEIGHT: i32 = 3;
+/// Height of the seeks below it.
+const SEEKS_HEIGHT: i32 = 32;
+
+/// Requests by time, from left to right, and offset, from above: reads in the upper part of a cell, writes in the lower one; and seeks.
+pub(super) fn activity(activity: &Activity, name: &str) -> String {
+    let rows = i32::try_from(activity.rows).unwrap_or(0);
+    let columns = activity.seeks.len().max(1);
+    #[expect(clippy::cast_precision_loss, reason = "less than 2^53")]
+    let share = |column: usize| column as f64 / columns as f64;
+    let across = |column: usize| GRID.0 + pixels(GRID.1 - GRID.0, share(column));
+    let (top, bottom) = (20, 20 + rows * CELL_HEIGHT);
+    let most = activity.seeks.iter().copied().max().unwrap_or(0);
+    let ground = if most > 0 { bottom + 6 + SEEKS_HEIGHT } else { bottom + 1 };
+    draw(u32::try_from(ground + 18).unwrap_or(0), |area| {
+        area.draw(&Text::new(name, (GRID.0, 8), text_style(12, HPos::Left)))?;
+        for (first, end, row, is_read) in runs(activity) {
+            let above = top + i32::try_from(row).unwrap_or(0) * CELL_HEIGHT;
+            let (colour, from, to) = if is_read { (READ, 0, 1) } else { (WRITTEN, 1, 3) };
+            let cell = [(across(first), above + from), (across(end).max(across(first) + 1), above + to)];
+            area.draw(&Rectangle::new(cell, colour.filled()))?;
+        }
+        for (column, seeks) in activity.seeks.iter().enumerate().filter(|(_, seeks)| **seeks > 0) {
+            #[expect(clippy::cast_precision_loss, reason = "less than 2^53")]
+            let height = pixels(SEEKS_HEIGHT, *seeks as f64 / most as f64).max(1);
+            let bar = [(across(column), ground - height), (across(column + 1), ground)];
+            area.draw(&Rectangle::new(bar, INK.mix(0.5).filled()))?;
+        }
+        for line in [bottom + 1, ground] {
+            area.draw(&PathElement::new([(GRID.0, line), (GRID.1, line)], FAINT.stroke_width(1)))?;
+        }
+        let end = activity.first_byte + activity.rows * activity.row_bytes;
+        let seconds = super::sections::seconds_text(activity.column_ns * columns as u64);
+        let labels = [
+            (super::sections::size_text(activity.first_byte), top + 5),
+            (super::sections::size_text(end), bottom - 5),
+            (format!("{most} seeks"), bottom + 14),
+        ];
+        let labels = labels.into_iter().take(if most > 0 { 3 } else { 2 });
+        for (label, middle) in labels {
+            area.draw(&Text::new(label, (GRID.0 - 6, middle), text_style(11, HPos::Right)))?;
+        }
+        area.draw(&Text::new("0", (GRID.0, ground + 10), text_style(11, HPos::Left)))?;
+        area.draw(&Text::new(seconds, (GRID.1, ground + 10), text_style(11, HPos::Right)))
+    })
+}
+
+/// Cells of a row that lie side by side and were all read, or all written: first column, the one after the last, row, and true for reads.
+fn runs(activity: &Activity) -> Vec<(usize, usize, u64, bool)> {
+    let mut touched: Vec<(u64, bool, usize)> = Vec::new();
+    for &(column, row, read, written) in &activity.cells {
+        let column = usize::try_from(column).unwrap_or(usize::MAX);
+        touched.extend((read > 0).then_some((row, true, column)));
+        touched.extend((written > 0).then_some((row, false, column)));
+    }
+    touched.sort_unstable();
+    let mut runs: Vec<(usize, usize, u64, bool)> = Vec::new();
+    for (row, is_read, column) in touched {
+        match runs.last_mut() {
+            Some(run) if (run.1, run.2, run.3) == (column, row, is_read) => run.1 += 1,
+            _ => runs.push((column, column + 1, row, is_read)),
+        }
+    }
+    runs
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_are_drawn_where_and_when_they_were() {
+        let cells = vec![(0, 0, 4, 0), (1, 0, 4, 8), (1, 3, 0, 8), (2, 3, 0, 8), (4, 3, 0, 8)];
+        let told = Activity {
+            column_ns: 500_000_000,
+            first_byte: 1 << 30,
+            row_bytes: 1 << 28,
+            rows: 4,
+            seeks: vec![1, 0, 0, 0, 9],
+            cells,
+        };
+        let expected = [(1, 2, 0, false), (0, 2, 0, true), (1, 3, 3, false), (4, 5, 3, false)];
+        assert_eq!(runs(&told), expected);
+        let svg = activity(&told, "hdd");
+        assert_eq!(svg.matches("var(--written)").count(), 3, "{svg}");
+        assert_eq!(svg.matches("var(--read)").count(), 1, "{svg}");
+        for words in ["hdd", "1.00 GiB", "2.00 GiB", "2.50 s", "9 seeks"] {
+            assert!(svg.contains(words), "{words}: {svg}");
+        }
+        assert!(!svg.contains('#'), "a colour that no theme changes: {svg}");
+        activity(&Activity::default(), "idle");
+    }
 
     #[test]
     fn drawings_take_their_colours_from_the_page() {

@@ -1,7 +1,7 @@
 //! Sections of a report, in their order: what was measured and how far it can be trusted, where brindle is ahead and where behind, the
 //! published figures beside ours, each work, the 73 cases.
 
-use super::document::{Block, Cell, Table, Tone};
+use super::document::{Block, Cell, Plot, Table, Tone};
 use super::figures::{Figure, PhaseFigures, Verdict, counts_text, group_of, median, verdict};
 use super::plots;
 use super::published::{OVERWRITTEN, PUBLISHED, Published, Unit};
@@ -34,6 +34,18 @@ pub(super) fn ratio_text(ratio: f64) -> String {
 #[expect(clippy::cast_precision_loss, reason = "counts of a run are below 2^53")]
 fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / MEBIBYTE
+}
+
+/// Bytes as a size.
+pub(super) fn size_text(bytes: u64) -> String {
+    let mebibytes = mebibytes(bytes);
+    let (value, unit) = if mebibytes < 1000.0 { (mebibytes, "MiB") } else { (mebibytes / 1024.0, "GiB") };
+    if bytes == 0 { "0".to_owned() } else { format!("{} {unit}", three_digits(value)) }
+}
+
+/// Nanoseconds as seconds.
+pub(super) fn seconds_text(nanoseconds: u64) -> String {
+    format!("{} s", three_digits(std::time::Duration::from_nanos(nanoseconds).as_secs_f64()))
 }
 
 fn heading(level: usize, words: impl Into<String>) -> Block {
@@ -341,7 +353,7 @@ fn phase_blocks(phase: &PhaseFigures) -> Vec<Block> {
     ];
     let mut blocks = vec![Block::Table(Table { rows, ..Table::new(&head, 1) })];
     let caption = format!("{}: speed, {name} is 1; more is faster", phase_name(phase));
-    blocks.push(Block::Plot { svg: plots::bars(&bars), caption });
+    blocks.push(Block::Plot(Plot { svg: plots::bars(&bars), caption }));
     let mut groups: Vec<&str> = Vec::new();
     for group in phase.figures.iter().map(Figure::group) {
         if !groups.contains(&group) {
@@ -356,10 +368,35 @@ fn phase_blocks(phase: &PhaseFigures) -> Vec<Block> {
                 "{} on {group}: latency that a share of operations does not exceed",
                 phase_name(phase)
             );
-            blocks.push(Block::Plot { svg: plots::latencies(&figures), caption });
+            blocks.push(Block::Plot(Plot { svg: plots::latencies(&figures), caption }));
         }
     }
+    blocks.extend(gallery(phase));
     blocks
+}
+
+/// Pictures of what each disk was asked for, when and where.
+fn gallery(phase: &PhaseFigures) -> Option<Block> {
+    let plots_of = |figure: &Figure| {
+        let disks = figure.configuration.disks.iter().zip(&figure.activity);
+        let is_touched = disks.filter(|(_, activity)| !activity.cells.is_empty());
+        let name = figure.configuration.name;
+        is_touched
+            .map(|(kind, activity)| {
+                let seeks: u64 = activity.seeks.iter().sum();
+                let seeks = if seeks > 0 { format!(", {seeks} seeks") } else { String::new() };
+                let caption = format!("{} on {name}: the {}{seeks}", phase_name(phase), kind.name());
+                Plot { svg: plots::activity(activity, &format!("{name}: {}", kind.name())), caption }
+            })
+            .collect::<Vec<_>>()
+    };
+    let plots: Vec<_> = phase.figures.iter().flat_map(plots_of).collect();
+    let summary = format!(
+        "{}: {} pictures of requests by time (across) and place (down); reads in green, writes in red, seeks below",
+        phase_name(phase),
+        plots.len()
+    );
+    (!plots.is_empty()).then_some(Block::Gallery { summary, plots })
 }
 
 fn figure_row(figure: &Figure, base: f64) -> Vec<Cell> {

@@ -1,7 +1,7 @@
 //! A measured part of a run: jobs side by side, their time, and the counts of the disks below.
 
 use super::RunOptions;
-use crate::Status;
+use crate::{Activity, Client, LabError, Status};
 use brindle_sim::DriveCounts;
 use std::fs;
 use std::io;
@@ -22,6 +22,8 @@ pub struct Phase {
     pub latencies: Vec<Duration>,
     /// Counts of each disk of the run.
     pub disks: Vec<DriveCounts>,
+    /// Times and places of the requests of each disk.
+    pub activity: Vec<Activity>,
 }
 
 impl Phase {
@@ -50,6 +52,7 @@ impl Phase {
             elapsed: Duration::ZERO,
             latencies: Vec::new(),
             disks: Vec::new(),
+            activity: Vec::new(),
         }
     }
 }
@@ -104,7 +107,7 @@ pub(super) fn measure(
     if options.drops_caches {
         drop_caches()?;
     }
-    let before = counts(options)?;
+    let before = of_disks(options, |disk| disk.observe().and_then(|()| counts(disk)))?;
     let begin = Instant::now();
     let all = std::thread::scope(|scope| {
         let job = &job;
@@ -125,7 +128,9 @@ pub(super) fn measure(
         phase.latencies.extend(done.latencies);
     }
     phase.latencies.sort_unstable();
-    phase.disks = counts(options)?.iter().zip(&before).map(|(after, before)| since(after, before)).collect();
+    phase.disks =
+        of_disks(options, counts)?.iter().zip(&before).map(|(after, before)| since(after, before)).collect();
+    phase.activity = of_disks(options, Client::activity)?;
     Ok(phase)
 }
 
@@ -135,9 +140,12 @@ pub(crate) fn drop_caches() -> io::Result<()> {
     fs::write("/proc/sys/vm/drop_caches", "3")
 }
 
-fn counts(options: &RunOptions) -> io::Result<Vec<DriveCounts>> {
-    let status = |disk: &crate::Client| disk.status().map(|Status { counts, .. }| counts);
-    options.disks.iter().map(status).collect::<Result<_, _>>().map_err(io::Error::other)
+fn of_disks<T>(options: &RunOptions, ask: impl Fn(&Client) -> Result<T, LabError>) -> io::Result<Vec<T>> {
+    options.disks.iter().map(ask).collect::<Result<_, _>>().map_err(io::Error::other)
+}
+
+fn counts(disk: &Client) -> Result<DriveCounts, LabError> {
+    disk.status().map(|Status { counts, .. }| counts)
 }
 
 fn since(after: &DriveCounts, before: &DriveCounts) -> DriveCounts {

@@ -1,7 +1,7 @@
 //! A run as it is written down: the JSON of `brindle lab run`, a reference of a later run, and the raw output behind a report.
 
 use super::{Phase, RunOptions, Suite, is_poor};
-use crate::Status;
+use crate::{Activity, Status};
 use brindle_sim::DriveCounts;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -62,6 +62,9 @@ pub struct PhaseRecord {
     /// Counts of each disk.
     #[serde(default)]
     pub disks: Vec<DiskCounts>,
+    /// Times and places of the requests of each disk; of the first round of a comparison alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub activity: Vec<Activity>,
     /// Operations a second of the reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference_per_second: Option<f64>,
@@ -163,6 +166,7 @@ impl From<&Phase> for PhaseRecord {
             latency_max_ns: percent(100),
             latency_curve: CURVE.iter().filter_map(point).collect(),
             disks: phase.disks.iter().map(DiskCounts::from).collect(),
+            activity: phase.activity.clone(),
             reference_per_second: None,
             poor: None,
         }

@@ -149,7 +149,15 @@ fn latencies_are_told_by_their_rank() {
     let latencies: Vec<_> = (1..=200).map(Duration::from_millis).collect();
     let elapsed = Duration::from_secs(2);
     let disks = Vec::new();
-    let phase = Phase { name: "any".to_owned(), operations: 200, bytes: 4000, elapsed, latencies, disks };
+    let phase = Phase {
+        name: "any".to_owned(),
+        operations: 200,
+        bytes: 4000,
+        elapsed,
+        latencies,
+        disks,
+        activity: Vec::new(),
+    };
     let told = [1, 50, 99, 100].map(|percent| phase.latency(percent).expect("some").as_millis());
     assert_eq!(told, [2, 100, 198, 200]);
     assert_eq!((phase.rate(), phase.byte_rate()), (100.0, 2000.0));

@@ -27,9 +27,9 @@ EXIT STATUS
 ///
 /// The first four lines are those of the kernel's /sys/fs/btrfs/FSID/commit_stats. Of tree blocks each is counted
 /// once, whatever the number of its copies. The last lines tell how often a log was written for fsyncs instead of a
-/// commit, how many blocks that were, in how many runs of adjacent ones, and why it could not be: notreelog (off), no regular file with one name (kind), names that changed since the
-/// last commit (names), extents that a log can't tell (extents), new chunks or moved data (layout), a log that has grown
-/// large (space), a device that failed (devices). Histograms by powers of two follow: time of fsyncs and other syncs
+/// commit, how many blocks that were, in how many runs of adjacent ones, and why it could not be: notreelog (off), items that no log
+/// holds (kind), subvolumes that got or lost a name (names), extents that a log can't tell (extents), new chunks, moved data or a snapshot (layout), a log
+/// that has grown large (space), a device that failed (devices). Histograms by powers of two follow: time of fsyncs and other syncs
 /// of a file or directory (sync_us), time for which they held the lock of the log (lock_held_us), time for which an entry
 /// into the log in memory kept others waiting (entry_held_us), fsyncs that a write of the log was for (fsyncs_per_log), and
 /// its size (log_bytes).
