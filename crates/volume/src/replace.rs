@@ -16,7 +16,7 @@
 //! A place counts as written once the write has ended, whether it has succeeded or not. So a copy that was read before
 //! that is copied again. Of a device that is missing, what the others hold counts.
 //!
-//! What was written before step 1 and is in no commit of before step 2 would be missed: contents that are written by themselves, and
+//! Data that was written before step 1 and is in no commit of before step 2 would be missed: contents that are written by themselves, and
 //! enter the trees later. So the place of each extent of data counts as written once more when the extent
 //! [enters](Volume::has_entered) the trees.
 
