@@ -4,12 +4,13 @@
 //!
 //! A crash at any point leaves the table naming the slots, whose contents are as they were: cleaning does no harm twice.
 
-use crate::engine::Cache;
+use crate::engine::{Cache, State};
 use crate::format::block_checksum;
 use crate::settings::Mode;
 use brindle_device::DeviceError;
 use brindle_policy::cache::cleaning;
 use std::io;
+use std::time::Duration;
 
 /// Bytes that are written to the disk at once.
 const RUN_BYTES: u64 = 1 << 20;
@@ -59,11 +60,29 @@ impl Cache {
     /// # Errors
     /// Those of the devices.
     pub fn clean_all(&self) -> Result<u64, DeviceError> {
+        self.clean_until(|_| false)
+    }
+
+    /// Writes all dirty blocks to the disk, unless [`stop_sync`](Self::stop_sync) is called meanwhile.
+    pub(crate) fn sync(&self) -> Result<u64, DeviceError> {
+        let stops = self.lock().sync_stops;
+        self.clean_until(|state| state.sync_stops != stops)
+    }
+
+    /// Ends each [`sync`](Self::sync) that is under way, after the round that it is in.
+    pub(crate) fn stop_sync(&self) {
+        self.lock().sync_stops += 1;
+    }
+
+    fn clean_until(&self, is_stopped: impl Fn(&State) -> bool) -> Result<u64, DeviceError> {
         let _round = self.begin_round(true);
         let mut next = 0;
         loop {
             let (victims, stop) = {
                 let state = self.lock();
+                if is_stopped(&state) {
+                    break;
+                }
                 let most = self.round_blocks(state.settings.max_clean_ios_total.max(16));
                 state.slots.dirty_from(next, most)
             };
@@ -104,14 +123,23 @@ impl Cache {
         let mut locked = self.lock();
         let state = &mut *locked;
         let most = self.round_blocks(state.settings.max_clean_ios_total);
-        let excess = state.slots.excess(state.settings.dirty_thresh_pct, most);
+        let most_of_set = self.round_blocks(state.settings.max_clean_ios_set);
+        let mut excess = state.slots.excess(state.settings.dirty_thresh_pct, most_of_set, most);
+        if excess.is_empty() {
+            excess = state.slots.excess_of_all(state.settings.dirty_thresh_total_pct, most_of_set, most);
+        }
         let (hand, began) = state.fallow_hand;
         let now = self.clock.now();
-        let is_due = |delay| hand > 0 || now.saturating_sub(began) >= delay;
+        let is_rested = now >= state.fallow_rests_until;
+        let is_due = |delay| is_rested && (hand > 0 || now.saturating_sub(began) >= delay);
         if !excess.is_empty() || !state.settings.fallow().is_some_and(is_due) {
             return (excess, false);
         }
+        let speed = state.settings.fallow_clean_speed.saturating_mul(self.geometry.sets);
+        let most = if speed == 0 { most } else { most.min(usize::try_from(speed).unwrap_or(usize::MAX)) };
         let (fallow, next) = state.slots.fallow_from(hand, most);
+        let micros = (fallow.len() as u64).saturating_mul(1_000_000).checked_div(speed);
+        state.fallow_rests_until = now + Duration::from_micros(micros.unwrap_or_default());
         state.fallow_hand = match (next, hand) {
             (next, _) if next == state.slots.slots() => (0, now),
             (next, 0) => (next, now),
@@ -185,7 +213,7 @@ impl Cache {
             let done = self.disk.write_pieces_at(part[0].0 * self.geometry.block_bytes, &pieces);
             let mut state = self.lock();
             state.counters.disk_writes += 1;
-            state.counters.front_merge += length as u64 - 1;
+            state.counters.back_merge += length as u64 - 1;
             if let Err(error) = done {
                 state.counters.disk_write_errors += 1;
                 whole.iter().for_each(|(_, slot, _)| _ = state.slots.end_cleaning(*slot, false));

@@ -83,8 +83,10 @@ impl Cache {
         if !change.blocks.is_empty() {
             state.commits.transaction += 1;
             state.counters.metadata_batch += 1;
+            state.counters.metadata_dirties += change.dirtied;
+            state.counters.metadata_cleans += change.cleaned();
             state.counters.metadata_ssd_writes += change.blocks.len() as u64;
-            state.counters.ssd_write_bytes += written;
+            state.count_written(written);
             state.wear.spend(written);
         }
         let flushes_disk = std::mem::take(&mut state.disk_unflushed);

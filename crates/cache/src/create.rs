@@ -307,7 +307,10 @@ impl Cache {
             if unsettled {
                 return Err(CacheError::InUse { cache: self.name.clone() });
             }
-            let State { superblock, commits, .. } = &mut *state;
+            let State { superblock, commits, wear, written_bytes, .. } = &mut *state;
+            superblock.wear_left = wear.left(self.clock.now()).unwrap_or_default().into();
+            superblock.wear_left_at = self.clock.calendar_seconds().into();
+            superblock.written_bytes = (*written_bytes).into();
             superblock.closed_at = commits.transaction.into();
             superblock.sequence = (superblock.sequence.get() + 1).into();
             superblock.clone()

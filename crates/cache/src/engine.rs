@@ -3,7 +3,7 @@
 use crate::commits::Commits;
 use crate::flash::Flash;
 use crate::format::{Geometry, Role, Superblock};
-use crate::latency::Latencies;
+use crate::latency::{Histogram, Latencies};
 use crate::requests::Requests;
 use crate::settings::{Mode, Settings};
 use crate::slots::SlotTable;
@@ -45,6 +45,12 @@ pub(crate) struct State {
     pub(crate) read_streams: StreamDetector,
     pub(crate) write_streams: StreamDetector,
     pub(crate) wear: WearBudget,
+    /// Bytes that were written to the flash since the cache was made.
+    pub(crate) written_bytes: u64,
+    /// Number of times that a round of cleaning was asked to stop.
+    pub(crate) sync_stops: u64,
+    /// Time before which no further fallow blocks are cleaned.
+    pub(crate) fallow_rests_until: Duration,
     pub(crate) superblock: Superblock,
     /// True if the disk has writes that wait for a flush.
     pub(crate) disk_unflushed: bool,
@@ -96,6 +102,10 @@ pub struct CacheStatus {
     pub is_flash_off: bool,
     /// Reason for which writes are refused.
     pub stopped: Option<String>,
+    /// Bytes that may be written to the flash by choice now; less than 0 after writes that could not be refused. `None` without a limit.
+    pub wear_left_bytes: Option<i64>,
+    /// Bytes that were written to the flash since the cache was made, but for those before a crash.
+    pub written_bytes: u64,
     /// Settings.
     pub settings: Settings,
     /// Counters.
@@ -130,12 +140,25 @@ impl Drop for Entered<'_> {
 }
 
 impl State {
-    /// Takes note of requests to the flash that failed or did not.
-    pub(crate) fn note_flash(&mut self, is_fine: bool) {
+    /// Counts the time of a request.
+    fn note_time(&mut self, begun: Duration, now: Duration, kind: impl Fn(&mut Latencies) -> &mut Histogram) {
+        if self.settings.io_latency_hist {
+            kind(&mut self.latencies).add(now.saturating_sub(begun));
+        }
+    }
+
+    /// Counts bytes that were written to the flash.
+    pub(crate) fn count_written(&mut self, bytes: u64) {
+        self.counters.ssd_write_bytes += bytes;
+        self.written_bytes = self.written_bytes.saturating_add(bytes);
+    }
+
+    /// Takes note of requests to the flash of a cache that failed or did not.
+    pub(crate) fn note_flash(&mut self, cache: &str, is_fine: bool) {
         self.flash_failures = if is_fine { 0 } else { self.flash_failures.saturating_add(1) };
         if self.flash_failures == FLASH_FAILURES_MAX {
             tracing::warn!(
-                "the flash of a cache failed {FLASH_FAILURES_MAX} times in a row; blocks are taken in no more"
+                "{cache}: the SSD failed {FLASH_FAILURES_MAX} times in a row; the cache takes in no further blocks"
             );
         }
     }
@@ -150,7 +173,8 @@ impl Cache {
     /// Facts and counters.
     #[must_use]
     pub fn status(&self) -> CacheStatus {
-        let state = self.lock();
+        let mut state = self.lock();
+        let wear_left_bytes = state.wear.left(self.clock.now());
         CacheStatus {
             name: text(&state.superblock.name),
             flash: self.flash.name().to_owned(),
@@ -166,6 +190,8 @@ impl Cache {
             is_veiled: state.superblock.is_veiled != 0,
             is_flash_off: state.is_flash_off(),
             stopped: state.stopped.clone(),
+            wear_left_bytes,
+            written_bytes: state.written_bytes,
             settings: state.settings.clone(),
             counters: state.counters,
             latencies: state.latencies,
@@ -179,17 +205,28 @@ impl Cache {
         superblock.is_mirrored().then_some(state)
     }
 
-    /// Changes a setting by its name, at once.
+    /// Changes a setting by its name, at once. The limit of wear is stored on the flash, and holds for later loads.
     ///
     /// # Errors
-    /// [`CacheError::Setting`].
+    /// [`CacheError::Setting`], those of the flash for a limit of wear.
     pub fn set(&self, name: &str, value: &str) -> Result<(), CacheError> {
-        let mut state = self.lock();
-        state.settings.set(name, value)?;
-        if state.wear.bytes_per_day() != state.settings.wear_bytes_per_day {
-            state.wear = WearBudget::new(state.settings.wear_bytes_per_day, self.clock.now());
-        }
-        Ok(())
+        let limit = {
+            let mut state = self.lock();
+            state.settings.set(name, value)?;
+            let limit = state.settings.wear_bytes_per_day;
+            if state.wear.bytes_per_day() == limit {
+                return Ok(());
+            }
+            state.wear = WearBudget::new(limit, self.clock.now());
+            self.check_running(&state)?;
+            limit
+        };
+        let store = |superblock: &mut Superblock| {
+            let differs = superblock.wear_bytes_per_day.get() != limit;
+            superblock.wear_bytes_per_day = limit.into();
+            differs
+        };
+        Ok(self.change_superblock(store, |_| Ok(()))?)
     }
 
     /// Sets all counters to 0.
@@ -231,6 +268,7 @@ impl Cache {
     pub(crate) fn enter_blocks(&self, first: u64, last: u64, writes: bool) -> Entered<'_> {
         let mut state = self.lock();
         let ticket = state.requests.enter(first, last, writes);
+        state.counters.pending_enqueues += u64::from(!state.requests.may_go(ticket));
         while !state.requests.may_go(ticket) {
             state = self.wait(state);
         }
@@ -289,7 +327,7 @@ impl Device for Cache {
         }
         let begun = self.clock.now();
         self.read_range(offset, buffer)?;
-        self.lock().latencies.reads.add(self.clock.now().saturating_sub(begun));
+        self.lock().note_time(begun, self.clock.now(), |latencies| &mut latencies.reads);
         Ok(())
     }
 
@@ -310,14 +348,14 @@ impl WritableDevice for Cache {
         }
         let begun = self.clock.now();
         self.write_range(offset, bytes)?;
-        self.lock().latencies.writes.add(self.clock.now().saturating_sub(begun));
+        self.lock().note_time(begun, self.clock.now(), |latencies| &mut latencies.writes);
         Ok(())
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
         let begun = self.clock.now();
         self.commit()?;
-        self.lock().latencies.flushes.add(self.clock.now().saturating_sub(begun));
+        self.lock().note_time(begun, self.clock.now(), |latencies| &mut latencies.flushes);
         Ok(())
     }
 

@@ -29,6 +29,7 @@ use brindle_policy::cache::wear::WearBudget;
 use brindle_sync::{Condvar, Mutex, Rank};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 /// Facts of a cache that is on a flash device.
 #[derive(Clone, Debug)]
@@ -53,6 +54,10 @@ pub struct CacheFacts {
     pub is_veiled: bool,
     /// State of this SSD, if the cache has two: in sync, alone or behind.
     pub mirror: Option<&'static str>,
+    /// Bytes a day that may be written to the flash by choice; 0 for no limit.
+    pub wear_bytes_per_day: u64,
+    /// Bytes that were written to the flash since the cache was made, but for those before a crash.
+    pub written_bytes: u64,
     /// True if it was closed; false while it is in use, and after a crash.
     pub is_closed: bool,
 }
@@ -75,6 +80,8 @@ pub fn inspect(flash: &dyn Device) -> Result<CacheFacts, CacheError> {
         uuid: found.cache,
         is_veiled: found.is_veiled != 0,
         mirror: found.role().map(Role::name),
+        wear_bytes_per_day: found.wear_bytes_per_day.get(),
+        written_bytes: found.written_bytes.get(),
         is_closed: found.closed_at.get() != 0,
     })
 }
@@ -209,6 +216,16 @@ fn take(
     Ok(TakenCache { cache, table, follower })
 }
 
+/// The budget of wear that was stored at a clean end. After a crash the rest is not known: it is taken for spent.
+fn stored_wear(superblock: &Superblock, clock: &dyn CacheClock) -> WearBudget {
+    let (limit, now) = (superblock.wear_bytes_per_day.get(), clock.now());
+    if superblock.closed_at.get() == 0 {
+        return WearBudget::restored(limit, 0, Duration::ZERO, now);
+    }
+    let passed = clock.calendar_seconds().saturating_sub(superblock.wear_left_at.get());
+    WearBudget::restored(limit, superblock.wear_left.get(), Duration::from_secs(passed), now)
+}
+
 impl Cache {
     /// A cache in memory, empty.
     pub(crate) fn assemble(
@@ -224,12 +241,18 @@ impl Cache {
             slots: SlotTable::new(geometry),
             requests: Requests::default(),
             commits: Commits::new(1, vec![0; table_blocks]),
-            settings: Settings::default(),
+            settings: Settings {
+                wear_bytes_per_day: superblock.wear_bytes_per_day.get(),
+                ..Settings::default()
+            },
             counters: CacheCounters::default(),
             latencies: Latencies::default(),
             read_streams: StreamDetector::default(),
             write_streams: StreamDetector::default(),
-            wear: WearBudget::new(0, now),
+            wear: stored_wear(superblock, &*clock),
+            written_bytes: superblock.written_bytes.get(),
+            sync_stops: 0,
+            fallow_rests_until: Duration::ZERO,
             superblock: superblock.clone(),
             // A process before this one may have left writes that the host did not make durable yet.
             disk_unflushed: true,

@@ -5,7 +5,6 @@
 
 use crate::engine::{Cache, State};
 use crate::format::block_checksum;
-use crate::settings::Mode;
 use crate::slots::Room;
 use brindle_device::{Batch, Buffer, DeviceError, PendingRead, ReadRequest};
 use std::borrow::Cow;
@@ -176,7 +175,7 @@ impl Cache {
             return Ok(());
         }
         let bytes = answer.inspect_err(|_| self.lock().counters.ssd_read_errors += 1);
-        self.lock().note_flash(bytes.is_ok() || self.flash.other(run.reader).is_some());
+        self.lock().note_flash(&self.name, bytes.is_ok() || self.flash.other(run.reader).is_some());
         for (number, piece) in pieces.iter().enumerate() {
             let found = bytes
                 .as_ref()
@@ -244,7 +243,7 @@ impl Cache {
         let read = self.flash.read_at(reader, self.geometry.slot_place(slot), &mut contents);
         {
             let mut state = self.lock();
-            state.note_flash(read.is_ok() || self.flash.other(reader).is_some());
+            state.note_flash(&self.name, read.is_ok() || self.flash.other(reader).is_some());
             state.counters.ssd_reads += 1;
             state.counters.ssd_read_errors += u64::from(read.is_err());
         }
@@ -305,7 +304,8 @@ impl Cache {
         if block >= self.whole_blocks() {
             return Room::None;
         }
-        let needs_budget = !is_write || self.mode != Mode::Back || state.slots.find(block).is_none();
+        // The disk has the mark in the place of a block of the veil.
+        let needs_budget = !state.slots.is_pinned(block);
         if needs_budget && !state.wear.allows(self.geometry.block_bytes, self.clock.now()) {
             state.counters.wear_refusals += 1;
             return Room::None;
@@ -331,8 +331,8 @@ impl Cache {
     /// Counts a write of a slot.
     pub(crate) fn note_slot_write(&self, state: &mut State, is_fine: bool) {
         state.counters.ssd_writes += 1;
-        state.counters.ssd_write_bytes += self.geometry.block_bytes;
+        state.count_written(self.geometry.block_bytes);
         state.counters.ssd_write_errors += u64::from(!is_fine);
-        state.note_flash(is_fine);
+        state.note_flash(&self.name, is_fine);
     }
 }

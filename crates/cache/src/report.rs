@@ -3,6 +3,8 @@
 use crate::CacheError;
 use crate::engine::{Cache, CacheStatus, MirrorState};
 use crate::latency::Latencies;
+use crate::settings::Change;
+use crate::statistics::ALWAYS_ZERO;
 use brindle_device::WritableDevice;
 use std::fmt::Display;
 
@@ -36,6 +38,10 @@ impl CacheStatus {
         for (name, value) in self.settings.list() {
             line(name, &value);
         }
+        if let Some(left) = self.wear_left_bytes {
+            line("wear_left_bytes", &left);
+        }
+        line("ssd_lifetime_write_bytes", &self.written_bytes);
         let counters = self.counters;
         let percent = |part: u64, of: u64| part.saturating_mul(100).checked_div(of).unwrap_or(0);
         line("read_hit_percent", &percent(counters.read_hits, counters.reads));
@@ -43,6 +49,9 @@ impl CacheStatus {
         line("dirty_write_hit_percent", &percent(counters.dirty_write_hits, counters.writes));
         for (name, value) in counters.list() {
             line(name, &value);
+        }
+        for name in ALWAYS_ZERO {
+            line(name, &0);
         }
         let Latencies { reads, writes, flushes } = &self.latencies;
         for (name, histogram) in [("read", reads), ("write", writes), ("flush", flushes)] {
@@ -55,22 +64,24 @@ impl CacheStatus {
 }
 
 impl Cache {
-    /// Changes a setting, or does the one thing that `do_sync=1` (clean all blocks), `grow=1` (take the new size of the disk) and `zero_stats=1` ask for.
+    /// Changes a setting, or does the one thing that a word asks for ([`Change`]).
     ///
     /// # Errors
     /// [`CacheError::Setting`], those of the devices.
     pub fn change(&self, name: &str, value: &str) -> Result<(), CacheError> {
-        match (name, value) {
-            ("zero_stats", "1") => self.zero_counters(),
-            ("grow", "1") => {
+        match Change::parse(name, value)? {
+            Change::Nothing => {}
+            Change::ZeroCounters => self.zero_counters(),
+            Change::StopSync => self.stop_sync(),
+            Change::Grow => {
                 let size = self.refresh_size()?;
                 tracing::info!("{}: the disk has {size} bytes", self.name);
             }
-            ("do_sync", "1") => {
-                let left = self.clean_all()?;
+            Change::Sync => {
+                let left = self.sync()?;
                 tracing::info!("{}: cleaned; {left} blocks are dirty", self.name);
             }
-            _ => self.set(name, value)?,
+            Change::Setting => self.set(name, value)?,
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! Settings that may be changed while a cache is in use, under flashcache's names.
 
+mod foreign;
+
 use crate::CacheError;
 use brindle_policy::cache::replacement::ReclaimPolicy;
 use std::fmt;
@@ -66,6 +68,47 @@ impl FromStr for Mode {
     }
 }
 
+/// Changes of a cache in use that a name and a value ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A setting gets a value.
+    Setting,
+    /// All dirty blocks are written to the disk: `do_sync=1`.
+    Sync,
+    /// Such a work under way ends: `stop_sync=1`.
+    StopSync,
+    /// All counters are set to 0: `zero_stats=1`.
+    ZeroCounters,
+    /// The cache takes the new size of its disk: `grow=1`.
+    Grow,
+    /// Nothing: 0 for one of these works.
+    Nothing,
+}
+
+impl Change {
+    /// Change of a name and a value.
+    ///
+    /// # Errors
+    /// [`CacheError::Setting`].
+    pub fn parse(name: &str, value: &str) -> Result<Self, CacheError> {
+        let work = match name {
+            "do_sync" => Self::Sync,
+            "stop_sync" => Self::StopSync,
+            "zero_stats" => Self::ZeroCounters,
+            "grow" => Self::Grow,
+            _ => return Settings::default().set(name, value).map(|()| Self::Setting),
+        };
+        match value {
+            "0" => Ok(Self::Nothing),
+            "1" => Ok(work),
+            _ => {
+                let [name, value] = [name, value].map(str::to_owned);
+                Err(CacheError::Setting { name, value, why: "must be 0 or 1".to_owned() })
+            }
+        }
+    }
+}
+
 /// Settings of a cache in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -77,14 +120,22 @@ pub struct Settings {
     pub skip_seq_write_kb: u64,
     /// Percent of a set that may be dirty before it is cleaned.
     pub dirty_thresh_pct: u64,
+    /// Percent of all blocks that may be dirty before sets with more than their share are cleaned.
+    pub dirty_thresh_total_pct: u64,
     /// Seconds after which a dirty block that is not written any more is cleaned; 0 for never.
     pub fallow_delay: u64,
+    /// Blocks of a set, on average, that are cleaned in a second because they are fallow; 0 for no limit.
+    pub fallow_clean_speed: u64,
     /// Runs of 1 MiB, at most, that one round of cleaning writes.
     pub max_clean_ios_total: u64,
+    /// Blocks that one round of cleaning takes of a set, in runs of 1 MiB.
+    pub max_clean_ios_set: u64,
     /// Rule by which blocks make way.
     pub reclaim_policy: ReclaimPolicy,
     /// True if a cache is closed with its dirty blocks, without cleaning them.
     pub fast_remove: bool,
+    /// False if the times of requests are not counted.
+    pub io_latency_hist: bool,
     /// Bytes a day that may be written to the flash by choice; 0 for no limit.
     pub wear_bytes_per_day: u64,
 }
@@ -96,10 +147,14 @@ impl Default for Settings {
             skip_seq_read_kb: 0,
             skip_seq_write_kb: 0,
             dirty_thresh_pct: 20,
+            dirty_thresh_total_pct: 100,
             fallow_delay: 900,
+            fallow_clean_speed: 0,
             max_clean_ios_total: 4,
+            max_clean_ios_set: 2,
             reclaim_policy: ReclaimPolicy::default(),
             fast_remove: false,
+            io_latency_hist: true,
             wear_bytes_per_day: 0,
         }
     }
@@ -127,6 +182,9 @@ impl Settings {
             return Ok(());
         }
         let number: u64 = value.parse().map_err(|_| refused("must be a number"))?;
+        if let Some(foreign) = foreign::FOREIGN.iter().find(|foreign| foreign.name == name) {
+            return if foreign.accepted.contains(&number) { Ok(()) } else { Err(refused(foreign.why)) };
+        }
         let within = |low: u64, high: u64| {
             let is_within = (low..=high).contains(&number);
             is_within.then_some(number).ok_or_else(|| refused(&format!("must be from {low} to {high}")))
@@ -139,9 +197,13 @@ impl Settings {
             }
             "skip_seq_read_kb" => self.skip_seq_read_kb = number,
             "skip_seq_write_kb" => self.skip_seq_write_kb = number,
+            "io_latency_hist" => self.io_latency_hist = within(0, 1)? == 1,
             "dirty_thresh_pct" => self.dirty_thresh_pct = within(10, 95)?,
+            "dirty_thresh_total_pct" => self.dirty_thresh_total_pct = within(1, 100)?,
             "fallow_delay" => self.fallow_delay = number,
+            "fallow_clean_speed" => self.fallow_clean_speed = within(0, 100)?,
             "max_clean_ios_total" => self.max_clean_ios_total = within(1, 128)?,
+            "max_clean_ios_set" => self.max_clean_ios_set = within(1, 128)?,
             "wear_bytes_per_day" => self.wear_bytes_per_day = number,
             _ => return Err(refused("no such setting")),
         }
@@ -156,10 +218,14 @@ impl Settings {
             ("skip_seq_read_kb", self.skip_seq_read_kb),
             ("skip_seq_write_kb", self.skip_seq_write_kb),
             ("dirty_thresh_pct", self.dirty_thresh_pct),
+            ("dirty_thresh_total_pct", self.dirty_thresh_total_pct),
             ("fallow_delay", self.fallow_delay),
+            ("fallow_clean_speed", self.fallow_clean_speed),
             ("max_clean_ios_total", self.max_clean_ios_total),
+            ("max_clean_ios_set", self.max_clean_ios_set),
             ("reclaim_policy", self.reclaim_policy.number().into()),
             ("fast_remove", self.fast_remove.into()),
+            ("io_latency_hist", self.io_latency_hist.into()),
             ("wear_bytes_per_day", self.wear_bytes_per_day),
         ]
     }
@@ -185,6 +251,9 @@ mod tests {
             ("reclaim_policy", "mru"),
             ("max_clean_ios_total", "0"),
             ("skip_seq_thresh", "1"),
+            ("dirty_thresh_total_pct", "0"),
+            ("fallow_clean_speed", "101"),
+            ("max_clean_ios_set", "0"),
         ] {
             assert!(matches!(settings.set(name, value), Err(CacheError::Setting { .. })), "{name}={value}");
         }

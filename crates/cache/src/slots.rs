@@ -4,8 +4,9 @@
 //! be written at any time, beside any writer. A slot that the table on flash *names*, as one of a dirty block, gets
 //! no other contents before the table on flash says otherwise, durably.
 
+mod cleaning;
+
 use crate::format::{DIRTY, ENTRIES, Entry, FREE, Geometry};
-use brindle_policy::cache::cleaning;
 use brindle_policy::cache::replacement::{ReclaimPolicy, SetOrder};
 use std::collections::BTreeSet;
 
@@ -69,8 +70,17 @@ pub(crate) struct SlotTable {
 pub(crate) struct TableChange {
     /// Numbers of blocks of the table, and their entries.
     pub(crate) blocks: Vec<(u32, Vec<Entry>)>,
+    /// Number of slots that the table on flash names anew as dirty.
+    pub(crate) dirtied: u64,
     /// Slots that the table on flash no longer names once the change is durable.
     released: Vec<u32>,
+}
+
+impl TableChange {
+    /// Number of slots that the table on flash no longer has as dirty.
+    pub(crate) fn cleaned(&self) -> u64 {
+        self.released.len() as u64
+    }
 }
 
 impl SlotTable {
@@ -148,6 +158,11 @@ impl SlotTable {
                 self.flags[slot as usize] |= PINNED;
             }
         }
+    }
+
+    /// Returns true for a block that is never cleaned.
+    pub(crate) fn is_pinned(&self, block: u64) -> bool {
+        self.pinned.binary_search(&block).is_ok()
     }
 
     /// Blocks that are never cleaned.
@@ -356,6 +371,7 @@ impl SlotTable {
                     *entry = Entry::new(self.blocks[slot], self.checksums[slot], is_dirty);
                 }
                 if is_dirty {
+                    change.dirtied += u64::from(*flags & NAMED == 0);
                     *flags |= NAMED;
                 } else if *flags & NAMED != 0 {
                     change.released.push(number(slot));
@@ -373,97 +389,6 @@ impl SlotTable {
             debug_assert!(!self.is_dirty(*slot), "slot {slot} got a dirty block while it was named");
             self.flags[*slot as usize] &= !NAMED;
         }
-    }
-
-    /// Dirty blocks that should be cleaned so that no set has more than `percent` of them, the oldest ones first, with
-    /// their dirty neighbours; about `most`.
-    pub(crate) fn excess(&self, percent: u64, most: usize) -> Vec<(u64, u32)> {
-        let mut found = BTreeSet::new();
-        for (set, dirty) in self.dirty_of_set.iter().enumerate() {
-            let ways = u64::from(self.geometry.associativity);
-            let excess = cleaning::excess((*dirty).into(), ways, percent);
-            let Ok(excess) = usize::try_from(excess) else { continue };
-            let first = self.first_of(set as u64);
-            let slots = self.orders[set].oldest_first().map(|way| number(first + usize::from(way)));
-            let oldest: Vec<u32> = slots.filter(|slot| self.can_be_cleaned(*slot)).take(excess).collect();
-            for slot in oldest {
-                self.add_with_neighbours(slot, &mut found);
-            }
-            if found.len() >= most {
-                break;
-            }
-        }
-        found.into_iter().collect()
-    }
-
-    /// Some dirty blocks, about `most`, of the slots from one on; and the slot from which the search is to go on.
-    pub(crate) fn dirty_from(&self, first: u32, most: usize) -> (Vec<(u64, u32)>, u32) {
-        let mut found = Vec::new();
-        for slot in first..self.slots() {
-            if self.can_be_cleaned(slot) {
-                found.push((self.blocks[slot as usize], slot));
-            }
-            if found.len() >= most {
-                found.sort_unstable();
-                return (found, slot + 1);
-            }
-        }
-        found.sort_unstable();
-        (found, self.slots())
-    }
-
-    /// Dirty blocks that were dirty already when this was last asked, and were not written since; about `most`, of the
-    /// slots from one on, and the slot from which the search is to go on.
-    pub(crate) fn fallow_from(&mut self, first: u32, most: usize) -> (Vec<(u64, u32)>, u32) {
-        let mut found = Vec::new();
-        for slot in first..self.slots() {
-            if !self.can_be_cleaned(slot) {
-                continue;
-            }
-            if self.has(slot, FALLOW) {
-                found.push((self.blocks[slot as usize], slot));
-            }
-            self.flags[slot as usize] |= FALLOW;
-            if found.len() >= most {
-                found.sort_unstable();
-                return (found, slot + 1);
-            }
-        }
-        found.sort_unstable();
-        (found, self.slots())
-    }
-
-    /// Takes note that a cleaner reads a slot, if that holds this block, dirty.
-    pub(crate) fn begin_cleaning(&mut self, block: u64, slot: u32) -> bool {
-        let is_still = self.can_be_cleaned(slot) && self.blocks[slot as usize] == block;
-        if is_still {
-            self.flags[slot as usize] |= CLEANING;
-        }
-        is_still
-    }
-
-    /// Takes note that the disk has, durably, what a cleaner read; unless the block was written since. True if it is clean.
-    pub(crate) fn end_cleaning(&mut self, slot: u32, is_on_disk: bool) -> bool {
-        let was_kept = self.has(slot, CLEANING);
-        self.flags[slot as usize] &= !CLEANING;
-        if !was_kept || !is_on_disk {
-            return false;
-        }
-        let (set, _) = self.place(slot);
-        self.dirty_of_set[set] -= 1;
-        self.dirty -= 1;
-        self.flags[slot as usize] &= !(DIRTY_BLOCK | FALLOW);
-        self.differs[table_block(slot)] = true;
-        if self.has(slot, NAMED) {
-            self.pending.insert(number(table_block(slot)));
-        }
-        true
-    }
-
-    /// Takes note that a dirty block can't be read: it is not cleaned, but may be overwritten.
-    pub(crate) fn note_unreadable(&mut self, slot: u32) {
-        self.flags[slot as usize] |= UNREADABLE;
-        self.flags[slot as usize] &= !CLEANING;
     }
 
     /// A complaint, if sums and flags do not agree. Costly.
@@ -492,26 +417,12 @@ impl SlotTable {
         Ok(())
     }
 
-    fn add_with_neighbours(&self, slot: u32, found: &mut BTreeSet<(u64, u32)>) {
-        let block = self.blocks[slot as usize];
-        let is_dirty =
-            |block: u64| self.find(block).filter(|slot| self.can_be_cleaned(*slot)).map(|slot| (block, slot));
-        let first = block / NEIGHBOURS * NEIGHBOURS;
-        found.insert((block, slot));
-        found.extend((block + 1..first + NEIGHBOURS).map_while(is_dirty));
-        found.extend((first..block).rev().map_while(is_dirty));
-    }
-
-    fn can_be_cleaned(&self, slot: u32) -> bool {
-        self.flags[slot as usize] & (DIRTY_BLOCK | CLEANING | UNREADABLE | PINNED) == DIRTY_BLOCK
-    }
-
     /// Has a slot, which is in the order of its set, hold a block.
     fn put(&mut self, slot: u32, block: u64, checksum: u32, is_dirty: bool) {
         let (set, _) = self.place(slot);
         self.blocks[slot as usize] = block;
         self.checksums[slot as usize] = checksum;
-        let is_pinned = is_dirty && self.pinned.binary_search(&block).is_ok();
+        let is_pinned = is_dirty && self.is_pinned(block);
         let dirty = if is_dirty { DIRTY_BLOCK } else { 0 };
         self.flags[slot as usize] = VALID | dirty | if is_pinned { PINNED } else { 0 };
         self.valid += 1;

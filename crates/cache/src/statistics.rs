@@ -1,5 +1,19 @@
 //! Counters, under flashcache's names.
 
+/// Counters of flashcache for events that never happen here. Blocks are written in the order of the disk, so each joins the one before it;
+/// a request that waits looks its blocks up afterwards, and is never given back; there are no lists of processes; a lack of memory ends the
+/// process.
+pub(crate) const ALWAYS_ZERO: [&str; 8] = [
+    "front_merge",
+    "pending_inval",
+    "uncached_IO_requeue",
+    "pid_adds",
+    "pid_dels",
+    "pid_drops",
+    "pid_expiry",
+    "memory_alloc_errors",
+];
+
 /// Declares the counters, and lists them by name.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -38,6 +52,12 @@ counters! {
     write_invalidates,
     /// Cached blocks that were dropped as they could not be read.
     read_invalidates,
+    /// Requests that waited for another one of the same blocks.
+    pending_enqueues,
+    /// Slots that the table on flash got as dirty.
+    metadata_dirties,
+    /// Slots that the table on flash had as dirty, and has not any more.
+    metadata_cleans,
     /// Blocks of the table that were written to the flash.
     metadata_ssd_writes,
     /// Transactions of the table.
@@ -48,8 +68,8 @@ counters! {
     fallow_cleanings,
     /// Blocks for which there was no room in their set.
     no_room,
-    /// Blocks that were written to the disk together with a neighbour.
-    front_merge,
+    /// Blocks that were cleaned together with the one before them on the disk.
+    back_merge,
     /// Requests to the disk for reads.
     disk_reads,
     /// Requests to the disk for writes.

@@ -9,7 +9,8 @@
 //! | write-around | disk, dropped | disk, dropped | disk |
 //!
 //! In write-back mode, blocks of long streams that are not cached go to the disk too, and blocks for which their set has
-//! no room, or that the flash failed to take.
+//! no room, or that the flash failed to take. A spent budget of wear sends every block to the disk, cached ones too, but for those of
+//! the veil.
 
 use crate::engine::{Cache, State};
 use crate::format::block_checksum;

@@ -107,8 +107,10 @@ impl Program {
                 brindle_device::Device::read_at(&self.cache, at, &mut bytes).expect("it works");
             }
             _ => {
-                let threshold = *self.random.pick(&["0", "4"]);
-                self.cache.set("skip_seq_thresh_kb", threshold).expect("a setting");
+                let (name, values) = *self
+                    .random
+                    .pick(&[("skip_seq_thresh_kb", ["0", "4"]), ("wear_bytes_per_day", ["0", "24"])]);
+                self.cache.set(name, values[usize::from(self.random.chance(1, 2))]).expect("a setting");
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Tests of the cache over devices in memory: against a plain disk, over crashes and failures, by several threads.
 
+mod cleaning;
 mod crash;
 mod faults;
 mod growth;
@@ -10,4 +11,5 @@ mod published;
 mod remote;
 mod threads;
 mod veil;
+mod wear;
 mod world;

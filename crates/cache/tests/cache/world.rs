@@ -16,6 +16,13 @@ pub(crate) const BLOCK: u64 = 1024;
 #[derive(Debug, Default)]
 pub(crate) struct TestClock(AtomicU64);
 
+impl TestClock {
+    /// Lets seconds pass.
+    pub(crate) fn pass(&self, seconds: u64) {
+        self.0.fetch_add(seconds, Ordering::Relaxed);
+    }
+}
+
 impl CacheClock for TestClock {
     fn now(&self) -> Duration {
         Duration::from_secs(self.0.load(Ordering::Relaxed))
@@ -76,25 +83,37 @@ impl Shape {
         create_mirrored(flash, Arc::clone(disk) as _, &self.options(), Arc::new(TestClock::default()))
     }
 
-    pub(crate) fn create<D: WritableDevice + 'static>(self, [flash, disk]: &[Arc<D>; 2]) -> Cache {
-        let made = create(
-            Arc::clone(flash) as _,
-            Arc::clone(disk) as _,
-            &self.options(),
-            Arc::new(TestClock::default()),
-        );
+    pub(crate) fn create<D: WritableDevice + 'static>(self, devices: &[Arc<D>; 2]) -> Cache {
+        self.create_with(devices, Arc::new(TestClock::default()))
+    }
+
+    pub(crate) fn create_with<D: WritableDevice + 'static>(
+        self,
+        [flash, disk]: &[Arc<D>; 2],
+        clock: Arc<TestClock>,
+    ) -> Cache {
+        let made = create(Arc::clone(flash) as _, Arc::clone(disk) as _, &self.options(), clock);
         made.expect("it can be made")
     }
 }
 
 /// Opens a cache again.
 pub(crate) fn open<D: WritableDevice + 'static>(
+    devices: &[Arc<D>; 2],
+    is_forced: bool,
+) -> Result<Cache, CacheError> {
+    open_with(devices, is_forced, Arc::new(TestClock::default()))
+}
+
+/// Opens a cache again, with a clock.
+pub(crate) fn open_with<D: WritableDevice + 'static>(
     [flash, disk]: &[Arc<D>; 2],
     is_forced: bool,
+    clock: Arc<TestClock>,
 ) -> Result<Cache, CacheError> {
     let (flash, disk): (Arc<dyn WritableDevice>, Arc<dyn WritableDevice>) =
         (Arc::clone(flash) as _, Arc::clone(disk) as _);
-    load(&flash, &disk, is_forced, Arc::new(TestClock::default()))
+    load(&flash, &disk, is_forced, clock)
 }
 
 /// Opens a cache on two SSDs again.

@@ -1,4 +1,7 @@
 //! Wear: flash takes a number of bytes in its life, so the owner may say how many a day a cache may write.
+//!
+//! The budget outlives the process: its rest is stored at a clean end, and filled by the time that has passed since. After a
+//! crash the rest is not known, and the budget begins empty.
 
 use std::time::Duration;
 
@@ -17,6 +20,21 @@ impl WearBudget {
     /// Full budget; 0 bytes a day stand for no limit.
     pub fn new(bytes_per_day: u64, now: Duration) -> Self {
         Self { bytes_per_day, left: i128::from(bytes_per_day / 24), filled_at: now }
+    }
+
+    /// Budget with a rest that was stored some time ago.
+    pub fn restored(bytes_per_day: u64, left: i64, stored_ago: Duration, now: Duration) -> Self {
+        let added = u128::from(bytes_per_day) * u128::from(stored_ago.as_secs()) / u128::from(DAY.as_secs());
+        let added = i128::try_from(added).expect("two numbers of 64 bits, divided");
+        let left = (i128::from(left) + added).min(i128::from(bytes_per_day / 24));
+        Self { bytes_per_day, left, filled_at: now }
+    }
+
+    /// Bytes that may be written now; less than 0 after writes that could not be refused. `None` without a limit.
+    pub fn left(&mut self, now: Duration) -> Option<i64> {
+        self.fill(now);
+        let left = self.left.clamp(i64::MIN.into(), i64::MAX.into());
+        (self.bytes_per_day > 0).then(|| i64::try_from(left).expect("clamped"))
     }
 
     /// Bytes a day; 0 for no limit.
@@ -65,6 +83,20 @@ mod tests {
             }
         }
         assert!((24_900_000..25_000_000).contains(&written), "{written}");
+    }
+
+    #[test]
+    fn a_budget_goes_on_where_it_was_stored() {
+        let hour = Duration::from_secs(3600);
+        let left = |stored: i64, ago: Duration| WearBudget::restored(24_000, stored, ago, hour).left(hour);
+        assert_eq!(left(300, Duration::ZERO), Some(300));
+        assert_eq!(left(-2500, hour * 2), Some(-500));
+        assert_eq!(left(0, hour * 30), Some(1000), "an hour's worth at most");
+        assert_eq!(left(i64::MIN, Duration::MAX), Some(1000));
+        assert_eq!(WearBudget::restored(0, 5, hour, hour).left(hour), None);
+        let mut budget = WearBudget::restored(24_000, 300, Duration::ZERO, hour);
+        budget.spend(800);
+        assert_eq!((budget.left(hour), budget.left(hour * 2)), (Some(-500), Some(500)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::stat::{caches_of, pool_at, served};
 use anyhow::{Context, Result, bail};
-use brindle_cache::Settings;
+use brindle_cache::Change;
 use brindle_lab::Client;
 use clap::Args;
 use std::path::PathBuf;
@@ -14,15 +14,28 @@ SETTINGS
   skip_seq_read_kb, skip_seq_write_kb
                         the same of reads, and of writes
   dirty_thresh_pct      percent of a set that may be dirty, 10 to 95 (20)
+  dirty_thresh_total_pct
+                        percent of all blocks that may be dirty, 1 to 100 (100)
   fallow_delay          seconds after which a dirty block that is not written any more is cleaned;
                         0: never (900)
+  fallow_clean_speed    blocks of each set that are cleaned so in a second, 1 to 100; 0: as many as the
+                        disk takes (default)
   max_clean_ios_total   runs of 1 MiB that one round of cleaning writes, 1 to 128 (4)
+  max_clean_ios_set     the same of one set, 1 to 128 (2)
   reclaim_policy        block that makes way: 0 or fifo, 1 or lru, 2 or s3fifo (default)
   cache_all             0: no further blocks are taken in (1)
   fast_remove           1: the cache is closed with its dirty blocks (0)
-  wear_bytes_per_day    bytes a day that may be written to the SSD by choice; 0: no limit (default)
+  io_latency_hist       0: times of requests are not counted (1)
+  wear_bytes_per_day    bytes a day that may be written to the SSD; 0: no limit (default). An hour's worth
+                        can be saved up. It is kept on the SSD, and holds for later loads too. A block
+                        beyond it goes to the disk, and leaves the cache; only the two blocks in the
+                        place of the mark, and the cache's own data, may make a debt
   do_sync=1             writes all dirty blocks to the disk, now
+  stop_sync=1           ends a do_sync that is under way
   zero_stats=1          sets all counters to 0
+
+  Other settings of flashcache are taken with values that change nothing, and refused else, with the
+  reason. docs/user/cache.md has the table.
 
 EXAMPLES
     brindle cache set skip_seq_thresh_kb=32 /run/fsdc
@@ -36,7 +49,7 @@ EXIT STATUS
 
 /// Change a setting of a cache in use
 ///
-/// It holds until the cache is stopped, or the pool unmounted. At the mount point of a pool, it is a setting of all caches among its devices.
+/// It holds until the cache is stopped, or the pool unmounted; wear_bytes_per_day holds for good. At the mount point of a pool, it is a setting of all caches among its devices.
 #[derive(Args, Debug)]
 #[command(after_long_help = MANUAL)]
 pub(crate) struct SetCommand {
@@ -62,10 +75,11 @@ pub(crate) struct StopCommand {
 
 fn parse_setting(word: &str) -> Result<String, String> {
     let (name, value) = word.split_once('=').ok_or("must be NAME=VALUE")?;
-    if !matches!((name, value), ("do_sync" | "zero_stats", "1")) {
-        Settings::default().set(name, value).map_err(|error| error.to_string())?;
+    match Change::parse(name, value) {
+        Ok(Change::Grow) => Err("the command for it is `brindle cache grow`".to_owned()),
+        Ok(_) => Ok(word.to_owned()),
+        Err(error) => Err(error.to_string()),
     }
-    Ok(word.to_owned())
 }
 
 /// Runs `cache set`.

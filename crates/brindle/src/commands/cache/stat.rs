@@ -28,7 +28,7 @@ EXIT STATUS
 
 /// Show settings and counters of a cache
 ///
-/// Counters begin when the cache is loaded, and with `brindle cache set zero_stats=1`; those of blocks count blocks. `mirror` tells of a
+/// `wear_left_bytes` may be written to the SSD by choice now (`wear_bytes_per_day`); less than 0 is a debt, to be paid first. `ssd_lifetime_write_bytes` counts since the cache was made, but for uses that ended in a crash. Other counters begin when the cache is loaded, and with `brindle cache set zero_stats=1`; those of blocks count blocks. `mirror` tells of a
 /// cache on two SSDs if they are in sync, or one has the dirty blocks alone. Of an SSD that is not in use, the facts of the cache on it are shown; of a mounted pool, all caches among its devices. A line of latencies has the requests that took at most that number of microseconds.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
@@ -94,7 +94,9 @@ pub(super) fn caches_of(mounted: &Mounted) -> Result<Vec<(u64, CacheLines)>> {
 }
 
 fn object(lines: &CacheLines) -> Map<String, Value> {
-    let value = |text: &String| text.parse::<u64>().map_or_else(|_| text.clone().into(), Value::from);
+    let number =
+        |text: &str| text.parse::<u64>().map(Value::from).or_else(|_| text.parse::<i64>().map(Value::from));
+    let value = |text: &String| number(text).unwrap_or_else(|_| text.clone().into());
     lines.iter().map(|(name, text)| (name.clone(), value(text))).collect()
 }
 
@@ -122,6 +124,8 @@ fn on_flash(path: &Path) -> Result<Vec<(String, String)>> {
         line("block_bytes", &facts.block_bytes),
         line("associativity", &facts.associativity),
         line("blocks", &facts.slots),
+        line("wear_bytes_per_day", &facts.wear_bytes_per_day),
+        line("ssd_lifetime_write_bytes", &facts.written_bytes),
     ];
     Ok(begin.into_iter().chain(mirror).chain(rest).collect())
 }
