@@ -7,6 +7,7 @@ use crate::read_state::Load;
 use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
 use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{DevId, Generation, Superblock, Uuid};
+use brindle_policy::placement::{AllocationHint, PlacementClass};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -41,6 +42,8 @@ pub(crate) struct PoolDevice {
     pub(crate) is_confirmed: bool,
     /// True if it claims to belong to the pool, and does not.
     pub(crate) is_intruder: bool,
+    /// The side that it was told, or that its hint says: of a pool of which any device has a hint. Otherwise the host's word counts.
+    pub(crate) side: Option<PlacementClass>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) load: Arc<Load>,
     /// Ranges that it failed to take.
@@ -221,6 +224,7 @@ impl PoolDevice {
             is_seed: false,
             is_confirmed: false,
             is_intruder: false,
+            side: None,
             counters: Arc::default(),
             load: Arc::default(),
             lost_writes: Arc::default(),
@@ -320,8 +324,19 @@ impl PoolDevice {
         self.is_stale || self.is_asleep && self.is_incomplete
     }
 
+    /// Returns true if reads of it are to be taken for those of a disk.
     pub(crate) fn is_rotating(&self) -> bool {
+        self.side.map_or_else(|| self.rotates_by_host(), |side| side == PlacementClass::Bulk)
+    }
+
+    /// Returns true if the host says so.
+    pub(crate) fn rotates_by_host(&self) -> bool {
         self.device.as_ref().is_some_and(|device| device.class() == DeviceClass::Rotating)
+    }
+
+    /// Hint that the pool stores for it; an unknown one counts as none.
+    pub(crate) fn hint(&self) -> AllocationHint {
+        AllocationHint::from_disk(self.item.device_type.get()).unwrap_or_default()
     }
 }
 

@@ -15,6 +15,8 @@ use brindle_ondisk::{
     Defect, DevId, Generation, Holders, LEASE_BYTES, LEASE_OFFSET, LeaseDevice, Logical, NodeExpectation,
     SUPERBLOCK_OFFSETS, Uuid, to_u64,
 };
+use brindle_policy::placement::PlacementClass;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Devices and chunks. Devices are never taken from the table, so that chunks can name them by index; one that has left
@@ -28,6 +30,8 @@ pub(crate) struct Pool {
     /// Reason for which it may not be written after all.
     pub(crate) refusal: Option<NotWritable>,
     pub(crate) choosing: Choosing,
+    /// Sides of devices, by their names, that were told for as long as the pool is open.
+    pub(crate) told: Arc<BTreeMap<String, PlacementClass>>,
     /// Number of times that a device began to take the place of another, or took it.
     pub(crate) replacements: u64,
     /// Root of the log that superblocks on the devices name, while the superblock of a later commit is not written yet.
@@ -101,6 +105,15 @@ impl Pool {
         if size_bytes < total_bytes {
             let (device, devid) = (given.name().to_owned(), device.devid);
             self.warn(Warning::Short { device, devid, size_bytes, total_bytes });
+        }
+    }
+
+    /// Finds out on which side each device is, as far as that is told or stored.
+    pub(crate) fn find_sides(&mut self) {
+        let has_hints = self.devices.iter().any(|device| device.hint().counts());
+        for device in &mut self.devices {
+            let stored = has_hints.then(|| device.hint().class()).flatten();
+            device.side = self.told.get(&device.name()).copied().or(stored);
         }
     }
 

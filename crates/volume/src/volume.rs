@@ -13,8 +13,9 @@ use crate::{
 use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
 use brindle_ondisk::item::{Chunk, DevItem, SuperblockAge};
 use brindle_ondisk::{DevId, Generation, Logical, Superblock, TreeContext};
-use brindle_policy::placement::{AllocationHint, PlacementClass};
+use brindle_policy::placement::PlacementClass;
 use brindle_sync::{Rank, RwLock};
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 /// A pool's devices behind one logical address space.
@@ -267,7 +268,10 @@ impl Volume {
     /// A device joins the pool while that is in use: chunks may lie on it from now on. The first superblocks that are
     /// written after this are written to it before they are to any other.
     pub fn join_device(&self, item: &DevItem, device: &Arc<dyn WritableDevice>) {
-        self.change(|pool| pool.join_device(item, device));
+        self.change(|pool| {
+            pool.join_device(item, device);
+            pool.find_sides();
+        });
     }
 
     /// Gives a device another id in the running transaction. Superblocks of the commits before it keep the old one;
@@ -332,8 +336,17 @@ impl Volume {
         self.change(|pool| {
             let Some(device) = pool.device_mut(devid) else { return false };
             device.item.device_type.set(stored);
+            pool.find_sides();
             true
         })
+    }
+
+    /// Devices, by their names, that are on these sides while the pool is open, whatever their hints and the host say.
+    pub fn tell_sides(&self, told: &BTreeMap<String, PlacementClass>) {
+        self.change(|pool| {
+            pool.told = Arc::new(told.clone());
+            pool.find_sides();
+        });
     }
 
     /// Checks, after the chunk tree has been read, that there is every device. Of a pool that was opened degraded: that
@@ -348,7 +361,10 @@ impl Volume {
             (true, true) => Needs::Contents,
             (true, false) => Needs::Nothing,
         };
-        self.change(|pool| pool.check_complete(needs))?;
+        self.change(|pool| {
+            pool.find_sides();
+            pool.check_complete(needs)
+        })?;
         if self.is_writable {
             if let Some(refusal) = &self.snapshot().refusal {
                 return Err(VolumeError::NotWritable(refusal.clone()));
@@ -400,8 +416,8 @@ impl Volume {
                 is_asleep: device.is_asleep,
                 is_behind: pool.is_behind(index),
                 is_incomplete: device.is_incomplete,
-                is_rotating: device.is_rotating(),
-                hint: stored_hint(device),
+                is_rotating: device.rotates_by_host(),
+                hint: device.hint(),
                 generation: device.generation,
                 counters: device.counters.snapshot(),
             })
@@ -426,7 +442,7 @@ impl Volume {
                 item: device.item,
                 size_bytes: there.size_bytes(),
                 class: if is_fast { PlacementClass::Fast } else { PlacementClass::Bulk },
-                hint: stored_hint(device),
+                hint: device.hint(),
             })
         };
         let mut devices: Vec<_> = pool.devices.iter().filter_map(status).collect();
@@ -452,9 +468,4 @@ impl Volume {
         let mut pool = self.pool.write();
         change(Arc::make_mut(&mut pool))
     }
-}
-
-/// Hint that the pool stores for a device; an unknown one counts as none.
-fn stored_hint(device: &PoolDevice) -> AllocationHint {
-    AllocationHint::from_disk(device.item.device_type.get()).unwrap_or_default()
 }

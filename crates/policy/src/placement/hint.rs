@@ -71,7 +71,7 @@ impl AllocationHint {
     }
 
     /// Returns true if it makes the hints of all devices count, rather than their classes.
-    pub(crate) const fn counts(self) -> bool {
+    pub const fn counts(self) -> bool {
         !matches!(self, Self::DataPreferred | Self::NoNewChunks)
     }
 }

@@ -74,6 +74,7 @@ impl Pool {
         pool.check_root_tree()?;
         pool.check_nothing_is_under_way(writer)?;
         pool.store.volume().take_lease()?;
+        pool.store.volume().tell_sides(&writer.classes);
         let space = Arc::new(Space::load(&pool.store, writer)?);
         let statistics = Statistics::load(&pool.store)?;
         let pressure = Pressure::new(options.cache_bytes, to_usize(pool.nodesize().into()));

@@ -2,7 +2,10 @@
 
 use super::support::*;
 use crate::{AttemptFailure, DataChecksums, DeviceCounters, ReadError, Volume};
-use brindle_ondisk::{Checksum, ChecksumType, CorruptNode, Defect, Logical, NodeProblem, Physical, Profile};
+use brindle_ondisk::{
+    Checksum, ChecksumType, CorruptNode, Defect, DevId, Logical, NodeProblem, Physical, Profile,
+};
+use brindle_policy::placement::{AllocationHint, PlacementClass};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -299,6 +302,33 @@ fn long_reads_of_mirrors_use_both() {
     devices.iter().for_each(|device| device.reads.lock().expect("no panic").clear());
     assert!(read_all(&pool, &volume).expect("clean") == pool.contents);
     assert_eq!(reads_of(&devices), [2, 2]);
+}
+
+/// Reads of each of two mirrors, of which the host says nothing, after `tell` has said which one is fast.
+fn reads_when(tell: impl Fn(&Volume)) -> Vec<usize> {
+    let pool = TestPool::new(Profile::Raid1, 2, 64, &mut rng(15));
+    let devices = pool.devices(&[]);
+    let volume = pool.open_devices(devices.clone());
+    volume.choose_read_policy("auto").expect("it is one");
+    tell(&volume);
+    devices.iter().for_each(|device| device.reads.lock().expect("no panic").clear());
+    for block in 0..32 {
+        volume.read_block(START + block * 7 * 16384, 16384, Ok).expect("clean");
+    }
+    reads_of(&devices)
+}
+
+#[test]
+fn a_class_that_was_told_or_is_stored_decides_where_the_host_says_nothing() {
+    for fast in [0, 1] {
+        let expected: Vec<usize> = (0..2).map(|index| if index == fast { 32 } else { 0 }).collect();
+        let told = |index| if index == fast { PlacementClass::Fast } else { PlacementClass::Bulk };
+        let sides = [0, 1].map(|index| (format!("disk{index}"), told(index))).into();
+        assert_eq!(reads_when(|volume| volume.tell_sides(&sides)), expected, "told");
+        let stored = AllocationHint::MetadataPreferred.number().into();
+        let devid = DevId::new(fast as u64 + 1);
+        assert_eq!(reads_when(|volume| assert!(volume.set_device_type(devid, stored))), expected, "stored");
+    }
 }
 
 proptest! {
