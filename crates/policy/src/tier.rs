@@ -10,7 +10,7 @@
 //! - Metadata and system chunks that are mirrored (`raid1`, `raid1c3`, `raid1c4`) are well placed with a copy on each fast device.
 //!   One SSD beside two disks holds one copy of all metadata, and that one is read.
 //! - Profiles that stripe (`raid10`, `raid5`, `raid6`) would spread over all devices, and have no preference. (`single`,
-//!   `dup` and `raid0` need one device.)
+//!   `dup` and `raid0` need one device; but `raid0` of a mount of the kernel is striped over each device with any room.)
 //! - Data has no preference either: a copy on the bulk device saves no room on the fast one.
 //!
 //! Where the owner has listed several [classes](crate::class) of fast devices, metadata belongs on the fastest of them that have as many
@@ -42,6 +42,7 @@
 
 pub mod distribution;
 pub mod files;
+pub mod gain;
 pub mod plan;
 pub mod reason;
 pub mod shortage;
@@ -382,6 +383,9 @@ impl TierPool {
 
     /// The part of a chunk that the devices of its content's class can hold.
     pub fn fit(&self, content: Content, profile: Profile) -> Fit {
+        if self.is_striped_by_kernel(content, profile) {
+            return Fit::Nothing;
+        }
         let suited = self.suited(content, profile).filter(|(_, is_suited)| *is_suited).count();
         match content.class().map(|_| Fit::of(profile, suited)) {
             None => Fit::Nothing,
@@ -389,6 +393,14 @@ impl TierPool {
             Some(Fit::Copies(_)) if content == Content::Data => Fit::Nothing,
             Some(fit) => fit,
         }
+    }
+
+    /// Returns true for metadata that the kernel stripes over each device with any room: a fence leaves free ranges between chunks, and
+    /// `raid0` takes the shortest of them.
+    pub fn is_striped_by_kernel(&self, content: Content, profile: Profile) -> bool {
+        let is_mixed = self.count(PlacementClass::Fast) > 0 && self.count(PlacementClass::Bulk) > 0;
+        let is_metadata = content.class() == Some(PlacementClass::Fast);
+        is_mixed && is_metadata && profile == Profile::Raid0 && !self.is_ours
     }
 
     /// Returns true if fewer pieces of a chunk lie on devices of its content's class than could.

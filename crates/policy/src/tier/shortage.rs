@@ -22,6 +22,8 @@ pub enum Shortage {
         /// The number of devices of that class.
         found: usize,
     },
+    /// The kernel stripes over all devices.
+    Striped(Content),
 }
 
 /// The shortages of a pool, as far as contents that belong on a class are concerned.
@@ -30,7 +32,10 @@ pub fn shortages(pool: &TierPool, class: PlacementClass) -> Vec<Shortage> {
     for chunk in &pool.chunks {
         let (content, profile) = (chunk.content(), chunk.profile());
         if content.class() == Some(class) && pool.fit(content, profile) != Fit::Whole {
-            let shortage = Shortage::TooFewDevices { content, profile, class, found: pool.count(class) };
+            let shortage = match pool.is_striped_by_kernel(content, profile) {
+                true => Shortage::Striped(content),
+                false => Shortage::TooFewDevices { content, profile, class, found: pool.count(class) },
+            };
             found.insert((content, profile), shortage);
         }
     }
@@ -88,6 +93,11 @@ impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OneClass(class) => write!(f, "there are no {} devices, all are {class}", class.other()),
+            Self::Striped(content) => write!(
+                f,
+                "{content} of profile raid0: the kernel stripes it over all devices; `btrfs balance start -mconvert=dup` makes \
+                 it one that belongs on fast devices"
+            ),
             Self::TooFewDevices { content, profile, class, found } => {
                 if let (Some(copies), Some(remedy)) = (self.copies(), self.remedy()) {
                     return write!(f, "{content} of profile {profile}: {copies} is right; {remedy}");

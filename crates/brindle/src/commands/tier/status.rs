@@ -12,10 +12,11 @@ use brindle_admin::pool::tiers::FileFacts;
 use brindle_admin::tier::ClassifiedDevice;
 use brindle_policy::class::NamedClass;
 use brindle_policy::placement::Fit;
-use brindle_policy::tier::Content;
+use brindle_policy::placement::PlacementClass;
 use brindle_policy::tier::distribution::{Distribution, distributions};
-use brindle_policy::tier::files::{Amount, FileTiers};
+use brindle_policy::tier::files::{Amount, FileTiers, no_tiers_reason};
 use brindle_policy::tier::shortage::{Shortage, all_shortages};
+use brindle_policy::tier::{Content, TierChunk};
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -134,7 +135,22 @@ fn print_status(
     for shortage in all_shortages(&facts.pool) {
         writeln!(out, "{}", told(kinds, &shortage))?;
     }
+    if let Some(note) = no_tiers(facts) {
+        writeln!(out, "{note}")?;
+    }
     Ok(())
+}
+
+/// A note on marks and limits of files, of a pool with devices of both classes whose data can't lie on one class alone.
+fn no_tiers(facts: &Facts) -> Option<String> {
+    if facts.kernel_mount().is_some() || !facts.has_both_classes() {
+        return None;
+    }
+    let data = facts.pool.chunks.iter().filter(|chunk| chunk.content() == Content::Data);
+    let count = |class| facts.pool.count(class);
+    let profiles = data.map(TierChunk::profile);
+    let reason = no_tiers_reason(profiles, count(PlacementClass::Fast), count(PlacementClass::Bulk))?;
+    Some(format!("Marks of files and limits of small files make no difference: {reason}"))
 }
 
 /// A lack of devices, in words.
@@ -293,6 +309,6 @@ fn status_json(
         "fenced": state::is_fenced(facts),
         "devices": facts.devices.iter().map(device).collect::<Vec<_>>(),
         "kinds": kinds.iter().map(kind).collect::<Vec<_>>(),
-        "notes": all_shortages(&facts.pool).iter().map(|shortage| told(kinds, shortage)).collect::<Vec<_>>(),
+        "notes": all_shortages(&facts.pool).iter().map(|shortage| told(kinds, shortage)).chain(no_tiers(facts)).collect::<Vec<_>>(),
     })
 }

@@ -58,7 +58,12 @@ impl TierPool {
 
     /// The same with one fast device; the last loop device is gone.
     pub(crate) fn filled_with_one_fast_device() -> Self {
-        let mut pool = Self::made(2, &[]);
+        Self::filled_beside_one_fast_device("raid1")
+    }
+
+    /// The same with metadata of this profile.
+    pub(crate) fn filled_beside_one_fast_device(metadata: &str) -> Self {
+        let mut pool = Self::made(2, &["-m", metadata, "-d", "raid1"]);
         pool.fill();
         let last = pool.loops.pop().expect("four devices");
         run("losetup", &["--detach", &last]);

@@ -2,7 +2,7 @@
 
 use super::host::{TierPool, can_mount, run};
 use super::wrong_bytes;
-use crate::support::text;
+use crate::support::{brindle_succeeds, text, with_devices};
 use serde_json::Value;
 
 fn kinds(status: &Value) -> Vec<Value> {
@@ -54,6 +54,41 @@ fn one_copy_of_the_metadata_moves_to_the_ssd() {
     assert_one_copy_on_flash(&pool);
     assert_eq!((pool.sizes(), pool.contents()), (sizes, contents));
     pool.check();
+}
+
+/// Metadata of every profile that two disks can have: on a mount of the kernel, and then on one of brindle.
+#[test]
+fn metadata_of_any_profile_lies_right_beside_one_ssd() {
+    if !can_mount() {
+        return;
+    }
+    for profile in ["single", "dup", "raid0", "raid5"] {
+        let mut pool = TierPool::filled_beside_one_fast_device(profile);
+        let (sizes, contents) = (pool.sizes(), pool.contents());
+        pool.tier_prints(&["apply"]);
+        assert_metadata_is_right(&pool, profile, &["single", "dup"]);
+        if profile == "raid0" {
+            assert!(pool.tier_prints(&["plan"]).contains("the kernel stripes it over all devices"));
+        }
+        assert_eq!(pool.sizes(), sizes, "{profile}");
+        pool.unmount();
+        let (devices, at) = (pool.devices(), pool.at());
+        brindle_succeeds(with_devices(&["mount"], &[devices, vec![at.clone()]].concat()));
+        pool.tier_prints(&["apply"]);
+        assert_metadata_is_right(&pool, profile, &["single", "dup", "raid0"]);
+        assert_eq!(pool.contents(), contents, "{profile}");
+        brindle_succeeds(["umount", text(&at)]);
+        pool.mount();
+        pool.check();
+    }
+}
+
+/// Nothing is in a wrong place, and all metadata of the profiles `all_on_flash` lies on the SSD.
+fn assert_metadata_is_right(pool: &TierPool, profile: &str, all_on_flash: &[&str]) {
+    for kind in kinds(&pool.json("status")).iter().filter(|kind| kind["content"] != "data") {
+        assert_eq!(kind["wrong_chunks"], 0, "{profile}: {kind}");
+        assert!(kind["bulk_bytes"] == 0 || !all_on_flash.contains(&profile), "{profile}: {kind}");
+    }
 }
 
 #[test]
