@@ -11,6 +11,7 @@ mod format;
 mod logging;
 mod options;
 mod output;
+mod tags;
 mod words;
 
 use clap::{CommandFactory, Parser};

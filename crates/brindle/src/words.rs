@@ -3,6 +3,7 @@
 //! something else to one command than to all others.
 
 use crate::commands::usage::wrong_usage;
+use crate::tags;
 use anyhow::Result;
 use clap::Command;
 use std::ffi::OsString;
@@ -51,6 +52,7 @@ pub(crate) fn rewrite(arguments: Vec<OsString>, root: &Command) -> Result<Vec<Os
     // A group has its words one behind the other but for global options, so that its last one may stand twice.
     let behind = behind.max(path.len() + 1).min(arguments.len());
     arguments.splice(behind..behind, added);
+    let arguments = tags::resolve(arguments, behind, command)?;
     match path.as_slice() {
         ["balance", "start"] => Ok(attach_filters(arguments)),
         ["subvolume", "list"] => Ok(parent_uuid(&arguments, behind)),

@@ -2,7 +2,7 @@
 
 use crate::control::{ControlError, Mounted};
 use crate::pool::{AdminError, DeviceIdentity, Reach};
-use brindle_ondisk::Uuid;
+use brindle_ondisk::{Superblock, Uuid};
 use brindle_uapi::message::text;
 use brindle_uapi::mount_table::{self, KERNEL_TYPE, Mount};
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,7 +69,8 @@ pub fn pool_at(path: &Path) -> Result<FoundPool, AdminError> {
 pub fn on_devices(paths: &[PathBuf]) -> Result<Vec<FoundPool>, AdminError> {
     let mut pools: Vec<(Uuid, Vec<PathBuf>)> = Vec::new();
     for path in paths {
-        let identity = DeviceIdentity::read(path)?.ok_or_else(|| AdminError::NoPool(path.clone()))?;
+        let identity =
+            DeviceIdentity::read_any_copy(path)?.ok_or_else(|| AdminError::NoPool(path.clone()))?;
         match pools.iter_mut().find(|(fsid, _)| *fsid == identity.fsid) {
             Some((_, paths)) => paths.push(path.clone()),
             None => pools.push((identity.fsid, vec![path.clone()])),
@@ -108,6 +109,15 @@ pub fn btrfs_devices() -> Vec<(PathBuf, DeviceIdentity)> {
     let identity =
         |path: PathBuf| DeviceIdentity::read(&path).ok().flatten().map(|identity| (path, identity));
     block_devices().into_iter().filter_map(identity).collect()
+}
+
+/// Block devices whose superblock is a wanted one, and their pools; asking wakes sleeping disks.
+pub fn find_tagged(is_wanted: impl Fn(&Superblock) -> bool) -> Vec<(PathBuf, Uuid)> {
+    let pool = |path: PathBuf| {
+        let superblock = DeviceIdentity::superblock(&path).ok().flatten()?;
+        is_wanted(&superblock).then_some((path, superblock.fsid))
+    };
+    block_devices().into_iter().filter_map(pool).collect()
 }
 
 fn table() -> Result<Vec<Mount>, AdminError> {

@@ -2,9 +2,13 @@
 
 use super::find::block_devices;
 use crate::pool::{AdminError, DeviceIdentity};
-use brindle_ondisk::DevId;
+use brindle_ondisk::{DevId, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::{Path, PathBuf};
+
+/// Files of a directory that are looked at, at most.
+const FILES_MAX: usize = 4096;
 
 /// Devices of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +53,28 @@ pub fn members(named: &[PathBuf]) -> Result<Members, AdminError> {
     Ok(Members { others, expected: pool.devices, found: u64::try_from(found).unwrap_or(u64::MAX) })
 }
 
+/// Image files in the directories of those that were named, which are other devices of their pool, by the ids that are missing.
+pub fn images_beside(named: &[&Path], missing: &[(DevId, Uuid)]) -> Vec<(DevId, PathBuf)> {
+    let parents: BTreeSet<&Path> =
+        named.iter().filter(|path| path.is_file()).filter_map(|path| path.parent()).collect();
+    let mut found = Vec::new();
+    for parent in parents {
+        let here = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        let Ok(entries) = fs::read_dir(here) else { continue };
+        let files = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+        for entry in files.take(FILES_MAX) {
+            let Ok(Some(DeviceIdentity { devid, uuid, .. })) = DeviceIdentity::read(&entry.path()) else {
+                continue;
+            };
+            if missing.contains(&(devid, uuid)) {
+                found.push((devid, parent.join(entry.file_name())));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
 /// The candidates that are devices of the pool, one for each id that is not known.
 fn choose(
     pool: &DeviceIdentity,
@@ -75,7 +101,6 @@ fn choose(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brindle_ondisk::Uuid;
 
     #[test]
     fn others_are_of_the_pool_and_there_once() {

@@ -23,12 +23,37 @@ pub struct DeviceIdentity {
 impl DeviceIdentity {
     /// Reads the first superblock of a device; `None` if it has none.
     pub fn read(path: &Path) -> Result<Option<Self>, AdminError> {
+        Ok(Self::superblock(path)?.map(|superblock| Self::of(&superblock)))
+    }
+
+    /// The same by any copy of the superblock: of a device that was named. One that was only found may have been wiped, which leaves the
+    /// later copies.
+    pub fn read_any_copy(path: &Path) -> Result<Option<Self>, AdminError> {
+        if let Some(identity) = Self::read(path)? {
+            return Ok(Some(identity));
+        }
+        let device = open_device(path)?;
+        let copy = |offset: &u64| {
+            let mut bytes = [0; SUPERBLOCK_SIZE];
+            device.read_at(*offset, &mut bytes).ok()?;
+            Superblock::parse(&bytes, *offset).ok()
+        };
+        let copies = SUPERBLOCK_OFFSETS[1..].iter().filter_map(copy);
+        Ok(copies.max_by_key(|copy| copy.generation).map(|copy| Self::of(&copy)))
+    }
+
+    /// The first superblock of a device; `None` if it has none.
+    pub fn superblock(path: &Path) -> Result<Option<Box<Superblock>>, AdminError> {
         let mut bytes = [0; SUPERBLOCK_SIZE];
         open_device(path)?.read_at(SUPERBLOCK_OFFSETS[0], &mut bytes)?;
         let superblock = Superblock::from_bytes(&bytes);
+        Ok(superblock.has_magic().then_some(superblock))
+    }
+
+    fn of(superblock: &Superblock) -> Self {
         let item = &superblock.dev_item;
         let (devid, uuid, stored) = (item.devid, item.uuid, item.device_type.get());
         let (fsid, devices) = (superblock.fsid, superblock.num_devices.get());
-        Ok(superblock.has_magic().then_some(Self { fsid, devid, uuid, stored, devices }))
+        Self { fsid, devid, uuid, stored, devices }
     }
 }

@@ -3,11 +3,13 @@
 mod files;
 mod repair;
 
+use crate::commands::companions::with_others;
 use crate::commands::damaged_list::DamagedFilesOption;
+use crate::commands::device_word::refuse_twice;
 use crate::commands::examination_bar::Bar;
 use crate::commands::in_use::warn_if_used;
 use crate::commands::mount_options::MountOptions;
-use crate::commands::pool::{open_to_look, warn_of_leases, without_pool};
+use crate::commands::pool::{explain_missing, open_to_look, warn_of_leases, without_pool};
 use crate::commands::rescue::consent::ConsentOptions;
 use crate::commands::usage::wrong_usage;
 use crate::damage;
@@ -132,7 +134,10 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
     check.volume.degraded = options.degraded;
     check.volume.rescue = options.rescue;
     check.volume.superblock_mirror = command.mirror.map(usize::from);
-    let paths: Vec<&Path> = command.devices.iter().chain(&options.devices).map(PathBuf::as_path).collect();
+    let named: Vec<PathBuf> = command.devices.iter().chain(&options.devices).cloned().collect();
+    refuse_twice(named.iter().map(PathBuf::as_path))?;
+    let named = if options.degraded { named } else { with_others(&named) };
+    let paths: Vec<&Path> = named.iter().map(PathBuf::as_path).collect();
     if command.repair {
         if options.degraded || options.is_rescue() || command.mirror.is_some() {
             return wrong_usage(
@@ -142,7 +147,8 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
         return repair::run(command, &check, &paths);
     }
     let bar = Bar::new(command.progress || !command.json.json);
-    let report = brindle_check::check(open_to_look(&paths, &options)?, &check, &bar).map_err(without_pool)?;
+    let report = brindle_check::check(open_to_look(&paths, &options)?, &check, &bar)
+        .map_err(|error| explain_missing(&error, &paths).unwrap_or_else(|| without_pool(error)))?;
     let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     warn_if_used(&report.fsid, &names);
     warn_of_leases(&names);

@@ -1,5 +1,6 @@
 //! The allocation hint of a device: `property get|set DEVICE|MOUNT allocation_hint`.
 
+use crate::commands::companions::others;
 use crate::commands::device_word::split_class;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::{open_pool, open_writable};
@@ -99,6 +100,13 @@ fn set_unmounted(path: &Path, devid: Option<u64>, options: &[String], hint: Allo
     let mut devices = vec![open(path)?];
     for device in &options.devices {
         devices.push(open(device)?);
+    }
+    if !options.degraded {
+        let named: Vec<PathBuf> =
+            std::iter::once(path.to_owned()).chain(options.devices.iter().cloned()).collect();
+        for device in others(&named) {
+            devices.push(open(&device)?);
+        }
     }
     let devid = DevId::new(match devid {
         Some(devid) => devid,

@@ -4,6 +4,7 @@ pub(crate) mod balance;
 mod cache;
 mod cat;
 mod check;
+mod companions;
 mod completions;
 mod damaged_list;
 mod device;

@@ -1,5 +1,6 @@
 //! Pools by the operands of a command, opened where nothing has mounted them.
 
+use crate::commands::companions::others;
 use crate::commands::device_word::refuse_twice;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::open_writable;
@@ -57,6 +58,8 @@ fn open(paths: &[PathBuf], options: &MountOptions) -> Result<OpenPool> {
 /// The filesystem on these devices, to be written.
 pub(crate) fn open_devices_to_write(paths: &[PathBuf], options: &MountOptions) -> Result<Filesystem> {
     refuse_twice(paths.iter().map(PathBuf::as_path))?;
-    let devices = paths.iter().map(|path| open_device_to_write(path)).collect::<Result<Vec<_>, _>>()?;
+    let others = if options.degraded { Vec::new() } else { others(paths) };
+    let devices =
+        paths.iter().chain(&others).map(|path| open_device_to_write(path)).collect::<Result<Vec<_>, _>>()?;
     open_writable(devices, options)
 }

@@ -1,20 +1,27 @@
 //! Common options of commands that read a pool: the devices, the options that choose within it, and opening it.
 
+use crate::commands::companions::{others, with_others};
+use crate::commands::device_word::refuse_twice;
 use crate::commands::examination_bar::Bar;
 use crate::commands::holder::holder_of;
 use crate::commands::in_use::{warn_if_used, writer_of};
 use crate::commands::mount_options::MountOptions;
 use crate::commands::usage::wrong_usage;
 use anyhow::{Result, anyhow};
+use brindle_admin::health::images_beside;
 use brindle_cache::{disk_mark, open_device};
 use brindle_care::mkfs::signature;
 use brindle_device::{Device, WritableDevice};
 use brindle_fs::{Filesystem, FsError};
-use brindle_ondisk::{RootId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, SuperblockDefect, to_u64};
+use brindle_ondisk::{
+    DevId, RootId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, SuperblockDefect, Uuid, to_u64,
+};
 use brindle_rescue::Step;
 use brindle_rescue::chunks::overlaid;
 use brindle_tree::{Pool, TreeError};
-use brindle_volume::{LEASE_INTERVAL, SuperblockProblem, UnusedDevice, UnusedReason, Volume, VolumeError};
+use brindle_volume::{
+    DeviceStatus, LEASE_INTERVAL, SuperblockProblem, UnusedDevice, UnusedReason, Volume, VolumeError,
+};
 use clap::Args;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -55,7 +62,8 @@ impl PoolOptions {
                  subvolid=ID and device=PATH"
             ));
         }
-        let paths: Vec<&Path> = devices.iter().chain(&options.devices).map(PathBuf::as_path).collect();
+        let named = all_named(devices, &options)?;
+        let paths: Vec<&Path> = named.iter().map(PathBuf::as_path).collect();
         if let Some(path) = &self.subvol {
             options.subvol = Some(path.as_os_str().as_bytes().to_vec());
         }
@@ -73,7 +81,7 @@ pub(crate) fn open_filesystem(paths: &[&Path], mount: &MountOptions) -> Result<F
 
 /// Opens a filesystem, without a word.
 pub(crate) fn open_to_read(paths: &[&Path], mount: &MountOptions) -> Result<Filesystem> {
-    Filesystem::open(open_to_look(paths, mount)?, &open_options(mount)).map_err(explain)
+    Filesystem::open(open_to_look(paths, mount)?, &open_options(mount)).map_err(|error| explain(error, paths))
 }
 
 /// Opens a filesystem to show it, and logs its warnings. A log is replayed in memory, and stays on the devices; where that can't
@@ -100,8 +108,8 @@ pub(crate) fn open_shown(paths: &[&Path], mount: &MountOptions) -> Result<Filesy
 
 fn open_replayed(paths: &[&Path], mount: &MountOptions) -> Result<Filesystem> {
     let write = mount.write.for_filesystem();
-    let filesystem =
-        Filesystem::open_replayed(open_devices(paths)?, &open_options(mount), &write).map_err(explain)?;
+    let filesystem = Filesystem::open_replayed(open_devices(paths)?, &open_options(mount), &write)
+        .map_err(|error| explain(error, paths))?;
     greet(&filesystem, mount)?;
     Ok(filesystem)
 }
@@ -112,7 +120,11 @@ pub(crate) fn open_writable(
     mount: &MountOptions,
 ) -> Result<Filesystem> {
     let write = mount.write.for_filesystem();
-    let filesystem = Filesystem::open_writable(devices, &open_options(mount), &write).map_err(explain)?;
+    let names: Vec<String> = devices.iter().map(|device| device.name().to_owned()).collect();
+    let filesystem = Filesystem::open_writable(devices, &open_options(mount), &write).map_err(|error| {
+        let names: Vec<&Path> = names.iter().map(Path::new).collect();
+        explain(error, &names)
+    })?;
     greet(&filesystem, mount)?;
     Ok(filesystem)
 }
@@ -127,9 +139,50 @@ fn open_options(mount: &MountOptions) -> brindle_fs::OpenOptions {
     options
 }
 
-/// Says it in plain words if there is no pool at all.
-fn explain(error: FsError) -> anyhow::Error {
+/// Devices that were named, by operands and by options; and the others of their pool that are found, unless the named ones are to do.
+fn all_named(devices: &[PathBuf], options: &MountOptions) -> Result<Vec<PathBuf>> {
+    let mut named: Vec<PathBuf> = devices.iter().chain(&options.devices).cloned().collect();
+    refuse_twice(named.iter().map(PathBuf::as_path))?;
+    if !options.degraded {
+        named.extend(others(&named));
+    }
+    Ok(named)
+}
+
+/// The error of a pool that lacks devices which lie beside those that were named; `None` for another one.
+pub(crate) fn explain_missing(error: &VolumeError, named: &[&Path]) -> Option<anyhow::Error> {
+    let VolumeError::MissingDevices { missing, unused, .. } = error else { return None };
+    let wanted: Vec<(DevId, Uuid)> = missing.iter().map(|device| (device.devid, device.uuid)).collect();
+    let beside = images_beside(named, &wanted);
+    if !wanted.iter().all(|(devid, _)| beside.iter().any(|(found, _)| found == devid)) {
+        return None;
+    }
+    let words = |(devid, path): &(DevId, PathBuf)| format!("devid {devid} ({})", path.display());
+    let mut text = format!(
+        "missing {}: name all devices of the pool",
+        beside.iter().map(words).collect::<Vec<_>>().join(", ")
+    );
+    if !unused.is_empty() {
+        let unused: Vec<String> = unused.iter().map(ToString::to_string).collect();
+        text += &format!("; given, and not used: {}", unused.join(", "));
+    }
+    Some(anyhow!(text))
+}
+
+/// The end of a sentence on a missing device, if its image lies beside those that were named.
+fn place_of_missing(device: &DeviceStatus, named: &[&Path]) -> String {
+    let beside = images_beside(named, &[(device.devid, device.uuid)]);
+    let place =
+        beside.first().map(|(_, path)| format!(": it was not named, and is here: {}", path.display()));
+    place.unwrap_or_default()
+}
+
+/// Says it in plain words if there is no pool at all, or if devices of it were not named.
+fn explain(error: FsError, paths: &[&Path]) -> anyhow::Error {
     match error {
+        FsError::Tree(TreeError::Volume(error @ VolumeError::MissingDevices { .. })) => {
+            explain_missing(&error, paths).unwrap_or_else(|| FsError::from(error).into())
+        }
         FsError::Tree(TreeError::Volume(error @ VolumeError::NoPool { .. })) => without_pool(error),
         error => error.into(),
     }
@@ -151,7 +204,8 @@ pub(crate) fn greet(filesystem: &Filesystem, mount: &MountOptions) -> Result<()>
 
 /// Opens a pool to look into it: missing devices are no obstacle as long as everything can be read.
 pub(crate) fn open_pool(paths: &[PathBuf]) -> Result<Pool> {
-    let pool = open_mounted_pool(paths)?;
+    refuse_twice(paths.iter().map(PathBuf::as_path))?;
+    let pool = open_mounted_pool(&with_others(paths))?;
     warn_of_writers(pool.volume());
     Ok(pool)
 }
@@ -180,7 +234,8 @@ impl InspectOptions {
                 "unknown option '{option}': here -o takes rescue=WORDS and device=PATH"
             ));
         }
-        let paths: Vec<&Path> = devices.iter().chain(&options.devices).map(PathBuf::as_path).collect();
+        let named = all_named(devices, &options)?;
+        let paths: Vec<&Path> = named.iter().map(PathBuf::as_path).collect();
         let pool = open_rescued_pool(&paths, &options)?;
         warn_of_writers(pool.volume());
         Ok(pool)
@@ -195,8 +250,9 @@ fn open_rescued_pool(paths: &[&Path], mount: &MountOptions) -> Result<Pool> {
         TreeError::Volume(error @ VolumeError::NoPool { .. }) => without_pool(error),
         error => error.into(),
     })?;
-    for device in pool.volume().devices().iter().filter(|device| device.missing) {
-        tracing::warn!("device {} is missing", device.devid);
+    for device in pool.volume().devices().into_iter().filter(|device| device.missing) {
+        let place = place_of_missing(&device, paths);
+        tracing::warn!("device {} is missing{place}", device.devid);
     }
     log_devices(pool.volume());
     Ok(pool)

@@ -56,6 +56,74 @@ fn all_devices_of_a_pool_are_found_by_one() {
 }
 
 #[test]
+fn a_pool_is_named_by_its_uuid_its_label_or_one_block_device() {
+    if !can_mount() || !is_root("a loop device") {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let images: Vec<PathBuf> = ["a.img", "b.img", "c.img"].map(|name| scratch.path().join(name)).to_vec();
+    for image in &images {
+        File::create(image).and_then(|image| image.set_len(512 << 20)).expect("sparse");
+    }
+    let [a, b, c] = [0, 1, 2].map(|number: usize| text(&images[number]));
+    // No other pool has this label.
+    let label = format!("tagged-{}", std::process::id());
+    brindle_prints(["mkfs", "-L", &label, "-m", "raid1", "-d", "raid1", a, b, c]);
+    let loops = Loops::attach(&images, &[]);
+    let device = text(&loops.0[1]);
+    let place = scratch.path().join("place");
+    fs::create_dir(&place).expect("new");
+    let shown = brindle_prints(["filesystem", "show", device]);
+    let uuid = shown.split("uuid: ").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("a UUID");
+    for name in [device.to_owned(), format!("UUID={uuid}"), format!("LABEL={label}")] {
+        let said = brindle_succeeds(["mount", &name, text(&place)]);
+        assert!(!String::from_utf8_lossy(&said.stderr).contains("missing"), "{name}: {said:?}");
+        fs::write(place.join("file"), &name).expect("room");
+        unmount(&place);
+        assert_eq!(brindle_prints(["cat", &name, "-p", "file"]), name);
+        for words in
+            [&["check"][..], &["status"], &["filesystem", "usage"], &["tier", "plan"], &["scrub", "start"]]
+        {
+            let words: Vec<&str> = words.iter().copied().chain([name.as_str()]).collect();
+            let done = brindle_succeeds(&words);
+            let said =
+                String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+            assert!(!said.contains("is missing") && !said.contains("degraded"), "{words:?}: {said}");
+        }
+        brindle_succeeds(["balance", "start", "-dusage=0", &name]);
+    }
+    let said = brindle_fails(1, ["mount", "LABEL=not to be found", text(&place)]);
+    assert!(said.contains("LABEL=not to be found: no block device has it"), "{said}");
+    // With degraded the named devices are to do.
+    brindle_succeeds(["mount", "-o", "degraded,ro", device, text(&loops.0[0]), text(&place)]);
+    assert!(brindle_prints(["filesystem", "show", text(&place)]).contains("MISSING"));
+    unmount(&place);
+}
+
+#[test]
+fn image_files_that_were_not_named_are_told_of() {
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let images: Vec<PathBuf> = ["a.img", "b.img", "c.img"].map(|name| scratch.path().join(name)).to_vec();
+    for image in &images {
+        File::create(image).and_then(|image| image.set_len(512 << 20)).expect("sparse");
+    }
+    let [a, b, c] = [0, 1, 2].map(|number: usize| text(&images[number]));
+    brindle_prints(["mkfs", "-m", "raid1", "-d", "raid1", a, b, c]);
+    let expected = format!("missing devid 2 ({b}), devid 3 ({c}): name all devices of the pool");
+    for words in
+        [&["ls", a][..], &["check", a], &["balance", "start", "-dusage=0", a], &["scrub", "start", a]]
+    {
+        let said = brindle_fails(1, words);
+        assert!(said.contains(&expected) && !said.contains("degraded"), "{words:?}: {said}");
+    }
+    let said = brindle_succeeds(["inspect", "tree-stats", a]);
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains(&format!("device 3 is missing: it was not named, and is here: {c}")), "{said}");
+    fs::remove_file(&images[2]).expect("it is there");
+    assert!(brindle_fails(1, ["ls", a]).contains("-o degraded"), "not all are there");
+}
+
+#[test]
 fn programs_go_on_after_a_new_mount() {
     if !can_mount() {
         return;

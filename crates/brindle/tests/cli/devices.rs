@@ -199,7 +199,10 @@ fn a_device_of_a_mount_joins_a_class_that_the_pool_lists() {
 #[test]
 fn a_missing_device_is_replaced_by_hand() {
     let pool = Pool::make(2, "raid1");
-    let [second, third] = [1, 2].map(|number| pool.image(number));
+    let [first, second, third] = [0, 1, 2].map(|number| pool.image(number));
+    let said = brindle_fails(1, ["device", "add", third, "--pool", second]);
+    assert!(said.contains(&format!("missing devid 1 ({first}): name all devices")), "{said}");
+    std::fs::remove_file(first).expect("it is there");
     let said = brindle_fails(1, ["device", "add", third, "--pool", second]);
     assert!(said.contains("-o degraded"), "{said}");
     brindle_prints(["-q", "device", "add", third, "-o", "degraded", "--pool", second]);

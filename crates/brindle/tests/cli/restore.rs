@@ -125,6 +125,9 @@ fn missing_devices_are_put_up_with_when_asked() {
         arguments.push(image.beside("out"));
         brindle(arguments)
     };
+    let beside = String::from_utf8_lossy(&run(&[]).stderr).into_owned();
+    assert!(beside.contains("dev1.img): name all devices of the pool"), "{beside}");
+    std::fs::remove_file(&image.devices[0]).expect("it is there");
     let refused = run(&[]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("-o degraded"));

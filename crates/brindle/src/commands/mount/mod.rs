@@ -13,6 +13,7 @@ mod open;
 mod panic;
 mod remount;
 
+use crate::commands::companions::others;
 use crate::commands::device_word::{refuse_twice, split_class};
 use crate::commands::mount_options::{self, MountOptions};
 use crate::commands::operands::Operands;
@@ -22,7 +23,6 @@ use crate::commands::tier_warning;
 use crate::commands::usage::OrWrongUsage;
 use crate::logging;
 use anyhow::{Context, Result};
-use brindle_admin::health::members;
 use brindle_cache::is_no_path;
 use brindle_fs::PlacementClass;
 use brindle_fuse::{MountError, MountHandle, UnmountHandle};
@@ -88,8 +88,13 @@ EXAMPLES
     brindle mount -o subvol=@ /dev/sdb /dev/sdc /mnt
     brindle mount -o subvol=@home /dev/sdb /mnt/home
 
+  A pool by its UUID, by its label, or by one of its block devices: the others are looked for among the block
+  devices (with -o degraded the named ones are to do). Image files are all named:
+    brindle mount UUID=8a0c7f5e-2f4e-4a51-9d0b-0e6f2b7c1d3a /mnt
+    brindle mount LABEL=home /mnt
+
   By mount(8), and so by a line of /etc/fstab (`UUID=... /mnt fuse.brindle noatime,nofail`). It takes one
-  device; the others of the pool are looked for among the block devices, other ones are named by device=:
+  device; the others of the pool are looked for in the same way, other ones are named by device=:
     mount -t fuse.brindle -o noatime /dev/sdb /mnt
     mount -t fuse.brindle -o device=b.img a.img /mnt
 
@@ -170,12 +175,18 @@ fn absolute(path: PathBuf) -> PathBuf {
     if is_no_path(&path) { path } else { std::path::absolute(&path).unwrap_or(path) }
 }
 
-/// Devices, and the others of their pool that the machine has.
-fn with_others(devices: &[(PathBuf, Option<PlacementClass>)]) -> Vec<(PathBuf, Option<PlacementClass>)> {
+/// Devices, and the others of their pool that the machine has. With `degraded` those that were named are to do, but for mount(8),
+/// which takes one device.
+fn with_others(
+    devices: &[(PathBuf, Option<PlacementClass>)],
+    command: &MountCommand,
+    options: &MountOptions,
+) -> Vec<(PathBuf, Option<PlacementClass>)> {
+    if options.degraded && !command.helper {
+        return devices.to_vec();
+    }
     let named: Vec<PathBuf> = devices.iter().map(|(path, _)| path.clone()).collect();
-    // What can't be read is told of when the pool is opened.
-    let others = members(&named).map(|members| members.others).unwrap_or_default();
-    devices.iter().cloned().chain(others.into_iter().map(|path| (path, None))).collect()
+    devices.iter().cloned().chain(others(&named).into_iter().map(|path| (path, None))).collect()
 }
 
 fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
@@ -192,8 +203,7 @@ fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
             background::report_ready()?;
             return Ok(ExitCode::SUCCESS);
         }
-        // mount(8) takes one device.
-        let all = if command.helper { with_others(&devices) } else { devices.clone() };
+        let all = with_others(&devices, command, options);
         match open::filesystem(&all, options, insists) {
             Ok(opened) => break opened,
             Err(error) if turn.wait(&error, devices.iter().map(|(path, _)| path.as_path()), options) => {}

@@ -1,6 +1,7 @@
 //! `scrub start` and `scrub resume`.
 
 use super::{NONE, UNCORRECTABLE, show};
+use crate::commands::companions::others;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::place::open_devices_to_write;
 use crate::commands::pool::open_filesystem;
@@ -133,7 +134,8 @@ fn on_devices(options: &RunOptions, job: &ScrubJob, paths: &[PathBuf]) -> Result
     }
     let paths: Vec<PathBuf> = paths.iter().chain(&mount.devices).cloned().collect();
     let filesystem = if job.read_only {
-        open_filesystem(&paths.iter().map(PathBuf::as_path).collect::<Vec<&Path>>(), &mount)?
+        let others = if mount.degraded { Vec::new() } else { others(&paths) };
+        open_filesystem(&paths.iter().chain(&others).map(PathBuf::as_path).collect::<Vec<&Path>>(), &mount)?
     } else {
         open_devices_to_write(&paths, &mount)?
     };

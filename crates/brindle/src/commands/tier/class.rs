@@ -1,6 +1,7 @@
 //! `tier class`: names and ranks of devices within the fast and the bulk side.
 
 use super::facts::{ClassOptions, Facts, Source, find_device};
+use crate::commands::companions::with_others;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::open_writable;
 use crate::commands::usage::{OrWrongUsage, wrong_usage};
@@ -175,7 +176,7 @@ fn set(command: &SetCommand) -> Result<()> {
     // It is opened to be written, which needs the devices alone.
     drop(facts);
     let open = |path: &PathBuf| -> Result<Arc<dyn WritableDevice>> { Ok(open_device_to_write(path)?) };
-    let devices = command.pool.iter().map(open).collect::<Result<Vec<_>>>()?;
+    let devices = with_others(&command.pool).iter().map(open).collect::<Result<Vec<_>>>()?;
     let filesystem = open_writable(devices, &MountOptions::parse::<String>(&[])?)?;
     filesystem.pool().set_classes(&classes)?;
     Ok(filesystem.shutdown()?)

@@ -15,12 +15,10 @@ use crate::format::{ShortUnits, UnitMode};
 use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
-use brindle_admin::health::members;
 use brindle_admin::usage::{DeviceUsage, KindUsage, Place, Usage};
 use brindle_admin::{BlockGroupType, Mounted, Profile, Reach};
 use clap::Args;
 use std::io::{self, Write};
-use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -108,18 +106,9 @@ impl Facts {
             let (health, read_only) = (health::of_mounted(mounted)?, mounted.read_only_reason()?);
             return Ok(Self { usage, health, read_only });
         }
-        let pool = open_pool(&with_others(places))?;
+        let pool = open_pool(places)?;
         Ok(Self { usage: Usage::of_pool(&pool)?, health: health::of_pool(&pool)?, read_only: None })
     }
-}
-
-/// Devices and, if a block device is named, the other block devices of its pool. Image files are not looked for.
-fn with_others(places: &[PathBuf]) -> Vec<PathBuf> {
-    let is_block_device =
-        |path: &PathBuf| path.metadata().is_ok_and(|found| found.file_type().is_block_device());
-    // Devices that can't be read are told of when the pool is opened.
-    let others = places.iter().any(is_block_device).then(|| members(places).ok()).flatten();
-    places.iter().cloned().chain(others.into_iter().flat_map(|members| members.others)).collect()
 }
 
 /// Runs `filesystem df`.
