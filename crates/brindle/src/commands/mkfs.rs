@@ -6,7 +6,7 @@ use crate::commands::device_word::{SaidClass, split_said};
 use crate::commands::quantity::parse_size;
 use crate::commands::stop::Stop;
 use crate::commands::tier_warning;
-use crate::commands::usage::OrWrongUsage;
+use crate::commands::usage::{OrWrongUsage, wrong_usage};
 use crate::format::UnitMode;
 use crate::options::JsonOption;
 use crate::output;
@@ -102,6 +102,9 @@ pub(crate) struct MkfsCommand {
     /// UUID of the pool [default: random]
     #[arg(short = 'U', long, value_name = "UUID", value_parser = parse_uuid)]
     uuid: Option<Uuid>,
+    /// UUID of the device, where it is one [default: random]
+    #[arg(long, value_name = "UUID", value_parser = parse_uuid)]
+    device_uuid: Option<Uuid>,
     /// Size of tree blocks: 4K, 8K, 16K, 32K or 64K [default: 16K; 4K with --mixed]
     #[arg(short, long, value_name = "SIZE", value_parser = parse_size)]
     nodesize: Option<u64>,
@@ -203,6 +206,11 @@ fn store_small_files(devices: Vec<NewDevice>, bytes: u64) -> Result<()> {
 }
 
 fn options(command: &MkfsCommand) -> Result<MkfsOptions> {
+    if command.device_uuid.is_some() && command.devices.len() > 1 {
+        return wrong_usage(
+            "--device-uuid is that of the only device: several have none in common".to_owned(),
+        );
+    }
     let epoch = std::env::var_os("SOURCE_DATE_EPOCH").map(|epoch| {
         let seconds = epoch.to_str().and_then(|text| text.parse::<i64>().ok());
         seconds.with_context(|| format!("SOURCE_DATE_EPOCH is not a number of seconds: {}", epoch.display()))
@@ -238,6 +246,7 @@ fn options(command: &MkfsCommand) -> Result<MkfsOptions> {
         classes: classes(command)?,
         force: command.force,
         discard: !command.nodiscard,
+        device_uuid: command.device_uuid,
         ..MkfsOptions::new(fsid, seed, time_sec)
     })
 }
@@ -297,7 +306,7 @@ fn open_all(
         } else {
             let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
             if seen.contains(&real) {
-                bail!("{} is given twice", path.display());
+                return wrong_usage(format!("{} is given twice", path.display()));
             }
             let is_fixed = is_no_path(&path)
                 || fs::metadata(&path).is_ok_and(|found| found.file_type().is_block_device());

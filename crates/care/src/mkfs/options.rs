@@ -47,6 +47,8 @@ pub struct MkfsOptions {
     pub label: String,
     /// UUID of the pool.
     pub fsid: Uuid,
+    /// UUID of the device of a pool that has one.
+    pub device_uuid: Option<Uuid>,
     /// Seed of all other UUIDs: random, or fixed for an image that can be made again.
     pub seed: [u8; 16],
     /// Now, in seconds since 1970.
@@ -87,6 +89,7 @@ impl MkfsOptions {
             metadata: None,
             label: String::new(),
             fsid,
+            device_uuid: None,
             seed,
             time_sec,
             nodesize: None,

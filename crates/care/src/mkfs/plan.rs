@@ -318,7 +318,7 @@ fn check_options(options: &MkfsOptions) -> Result<(), MkfsError> {
     if options.label.contains(['\n', '\0']) {
         return Err(MkfsError::Label("it must not contain a line break or a zero byte"));
     }
-    if options.fsid.is_nil() {
+    if options.fsid.is_nil() || options.device_uuid.is_some_and(|uuid| uuid.is_nil()) {
         return Err(MkfsError::Uuid);
     }
     Ok(())
@@ -380,7 +380,10 @@ fn devices(
         let is_hinted = has_hints && class == PlacementClass::Fast;
         PlannedDevice {
             devid: DevId::new(number),
-            uuid: derive_uuid(&options.seed, "device", number),
+            uuid: match options.device_uuid {
+                Some(uuid) if given.len() == 1 => uuid,
+                _ => derive_uuid(&options.seed, "device", number),
+            },
             given: given_index,
             class,
             hint: if is_hinted { AllocationHint::MetadataPreferred } else { AllocationHint::default() },

@@ -78,6 +78,9 @@ pub(crate) struct ReceiveCommand {
     /// For scripts that are written for btrfs-progs: paths of a stream never lead out of its subvolume
     #[arg(short = 'C', long)]
     chroot: bool,
+    /// For scripts that are written for btrfs-progs: the mount of the pool is found by itself
+    #[arg(short = 'm', value_name = "MOUNTPOINT")]
+    root_mount: Option<PathBuf>,
     /// Comma-separated: subvol=PATH and subvolid=ID (enter by it), compress=ALGORITHM, degraded, device=PATH
     #[arg(short, long = "options", value_name = "OPTIONS")]
     options: Vec<String>,
@@ -92,7 +95,7 @@ pub(crate) struct ReceiveCommand {
 
 /// Runs the command.
 pub(crate) fn run(command: &ReceiveCommand) -> Result<ExitCode> {
-    let _ = command.chroot;
+    let _ = (command.chroot, &command.root_mount);
     let source = match &command.file {
         Some(path) => File::open(path).with_context(|| path.display().to_string())?,
         None if stdin().is_terminal() => {
