@@ -70,22 +70,30 @@ fn damage_of(error: &(dyn Error + 'static)) -> Option<Damage> {
 
 /// Advice at the end of a command that has met damage, unless its arguments give that assurance up already.
 pub(crate) fn advice(arguments: &[OsString]) -> Option<String> {
-    let word = match MET.load(Relaxed) {
-        NONE => return None,
-        DATA => "idatacsums",
-        _ => "all",
-    };
     let words: Vec<_> = arguments.iter().skip(1).map(|word| word.to_string_lossy()).collect();
     if words.iter().any(|given| given.contains("rescue=")) {
         return None;
     }
+    // What lies on a missing device can't be read without checksums either.
+    let lacks_devices = words.iter().any(|given| given.contains("degraded"));
+    let word = match MET.load(Relaxed) {
+        NONE => return None,
+        DATA if lacks_devices => return None,
+        DATA => "idatacsums",
+        _ => "all",
+    };
+    let older = if word == "all" {
+        "; where no tree can be entered, rescue=all:usebackuproot takes an older commit"
+    } else {
+        ""
+    };
     let command = words.iter().find(|word| !word.starts_with('-'));
     let is_reader = command.is_some_and(|command| READERS.iter().any(|reader| command.starts_with(reader)));
     Some(match command.map(AsRef::as_ref) {
-        Some("mount") => format!("what is left of it may be read with -o ro,rescue={word}"),
-        _ if is_reader => format!("-o rescue={word} may read what is left of it"),
+        Some("mount") => format!("what is left of it may be read with -o ro,rescue={word}{older}"),
+        _ if is_reader => format!("-o rescue={word} may read what is left of it{older}"),
         _ => format!(
-            "`brindle mount -o ro,rescue={word}` and `brindle restore -o rescue={word}` may read what is left of it"
+            "`brindle mount -o ro,rescue={word}` and `brindle restore -o rescue={word}` may read what is left of it{older}"
         ),
     })
 }

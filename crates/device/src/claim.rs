@@ -6,7 +6,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -79,7 +79,9 @@ fn claim_image_now(file: &File, path: &Path) -> Result<(), DeviceError> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
-            return Err(DeviceError::Busy { device, by: "another process writes it".to_owned() });
+            let by = holder_of(file)
+                .map_or_else(|| "another process writes it".to_owned(), |holder| holder + " writes it");
+            return Err(DeviceError::Busy { device, by });
         }
         Err(errno) => return Err(DeviceError::Open { device, source: errno.into() }),
     }
@@ -89,6 +91,26 @@ fn claim_image_now(file: &File, path: &Path) -> Result<(), DeviceError> {
         }
         None => Ok(()),
     }
+}
+
+/// The process that has locked a file, by its id and its command, if the caller may see it.
+fn holder_of(file: &File) -> Option<String> {
+    const SHOWN_MAX: usize = 120;
+    let inode = file.metadata().ok()?.ino().to_string();
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let process = locks.lines().find_map(|line| lock_on(line, &inode))?;
+    let words = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
+    let words: Vec<_> = words.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+    let command: String = words.join(" ").trim_end().chars().take(SHOWN_MAX).collect();
+    Some(format!("process {process} ({command})"))
+}
+
+/// The process of a line of `/proc/locks`, if it is that of a lock by flock(2) on this inode, which is held.
+fn lock_on<'l>(line: &'l str, inode: &str) -> Option<&'l str> {
+    let mut fields = line.split_ascii_whitespace().skip(1);
+    let (kind, process) = (fields.next()?, fields.nth(2)?);
+    let place = fields.next()?;
+    (kind == "FLOCK" && place.rsplit(':').next() == Some(inode)).then_some(process)
 }
 
 /// The loop device, if any, that shows this file; an [`Anchor`](crate::Anchor) does not.

@@ -28,6 +28,11 @@ impl Stop {
         }
     }
 
+    /// Ends all writing of a pool that is given up: its user is told of that already.
+    pub(crate) fn give_up(&self, why: &str) {
+        self.0.set(why.into()).ok();
+    }
+
     /// Reason for which nothing is written any more.
     pub(crate) fn reason(&self) -> Option<Arc<str>> {
         self.0.get().map(Arc::clone)

@@ -6,6 +6,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -47,13 +48,41 @@ impl Journal {
     }
 }
 
+/// Time between two looks at a lock that is held.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
 /// Directory of journals.
 #[derive(Clone, Debug)]
 pub struct StateDirectory(PathBuf);
 
 /// Lock on the tiers of a pool: one process at a time works on them.
 #[derive(Debug)]
-pub struct Lock(#[expect(dead_code, reason = "held open, for the lock is the open file's")] File);
+pub struct Lock {
+    /// Held open, for the lock is the open file's.
+    file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// Returns true if the file still has its name: the last holder removes it.
+    fn is_named(&self) -> io::Result<bool> {
+        let held = self.file.metadata()?;
+        match fs::metadata(&self.path) {
+            Ok(named) => Ok((named.dev(), named.ino()) == (held.dev(), held.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // While it is held: a process that waits for the file finds it without a name, and makes another one.
+        if self.is_named().unwrap_or(false) {
+            fs::remove_file(&self.path).ok();
+        }
+    }
+}
 
 impl StateDirectory {
     /// At this place; it is made when it is needed.
@@ -66,14 +95,19 @@ impl StateDirectory {
     pub fn lock(&self, fsid: &Uuid, patience: Duration) -> Result<Lock, TierError> {
         let path = self.0.join(format!("tier-{fsid}.lock"));
         fs::create_dir_all(&self.0).map_err(|source| state(&self.0, source))?;
-        let open = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-        let file = open.map_err(|source| state(&path, source))?;
         let begin = Instant::now();
         loop {
+            let open = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+            let file = open.map_err(|source| state(&path, source))?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Lock(file)),
+                Ok(()) => {
+                    let lock = Lock { file, path: path.clone() };
+                    if lock.is_named().map_err(|source| state(&path, source))? {
+                        return Ok(lock);
+                    }
+                }
                 Err(rustix::io::Errno::WOULDBLOCK) if begin.elapsed() < patience => {
-                    sleep(Duration::from_millis(50));
+                    sleep(LOOK_EVERY);
                 }
                 Err(rustix::io::Errno::WOULDBLOCK) => return Err(TierError::Locked(path)),
                 Err(error) => return Err(state(&path, error.into())),
@@ -179,6 +213,27 @@ mod tests {
         directory.remove(&journal(1).fsid).expect("there");
         directory.remove(&journal(1).fsid).expect("gone is gone");
         assert_eq!(directory.all().expect("whole"), [journal(2)]);
+    }
+
+    #[test]
+    fn a_lock_leaves_no_file_and_is_one_for_all_that_wait() {
+        let place = tempfile::tempdir().expect("room");
+        let directory = StateDirectory::new(place.path().to_owned());
+        let held = std::sync::atomic::AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        let lock = directory.lock(&Uuid([1; 16]), Duration::MAX).expect("free some time");
+                        assert_eq!(held.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
+                        std::thread::yield_now();
+                        held.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                        drop(lock);
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(place.path()).expect("it is there").count(), 0);
     }
 
     #[test]

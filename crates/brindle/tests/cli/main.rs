@@ -20,6 +20,7 @@ mod lab;
 mod lease;
 mod logged;
 mod lost;
+mod messages;
 mod metrics;
 mod mount;
 mod names;

@@ -133,6 +133,7 @@ fn commands_that_meet_damage_name_the_words_that_read_what_is_left() {
         let count = if words == ["restore"] { 2 } else { 1 };
         let said = brindle_fails(1, words.iter().chain(&operands[..count]).copied());
         assert!(said.contains(advice), "{words:?}: {said}");
+        assert!(said.contains("rescue=all:usebackuproot takes an older commit"), "{words:?}: {said}");
     }
     let said = brindle_fails(1, ["ls", "-o", "rescue=all", image]);
     assert!(!said.contains("may read what is left"), "{said}");

@@ -41,7 +41,7 @@ pub(crate) fn fill<T, E: From<FsError>>(
     });
     match &done {
         Ok(_) => parts.core.pool().commit().map_err(FsError::from)?,
-        Err(_) => parts.core.pool().abort(&"it was not filled to the end"),
+        Err(_) => parts.core.pool().give_up("it was not filled to the end"),
     }
     done
 }

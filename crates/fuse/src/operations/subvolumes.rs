@@ -8,7 +8,8 @@ use crate::control_thread::OwnThread;
 use crate::errno::number;
 use crate::permission::{Caller, Ids};
 use brindle_fs::{
-    Attributes, FileType, Filesystem, InodeId, NewInode, ObjectId, QgroupId, RootId, Subvolume,
+    Attributes, ErrorKind, FileType, Filesystem, FsError, InodeId, NewInode, ObjectId, QgroupId, RootId,
+    Subvolume,
 };
 use brindle_uapi::message::{
     BY_ID, InodeLookup, READ_ONLY, SnapshotRequest, SubvolumeInfo, SubvolumePage, Time, VolumeArgumentsV2,
@@ -80,6 +81,12 @@ impl Subvolumes {
         }
         let groups: Vec<QgroupId> =
             request.groups.iter().take_while(|id| **id != 0).map(|id| QgroupId::new(*id)).collect();
+        // As with the kernel, they count for nothing while quotas are off.
+        let parents = self.filesystem.pool().check_quota_parents(&groups);
+        let groups = match parents.map_err(|error| FsError::from(error).kind()) {
+            Err(ErrorKind::QuotasOff) => Vec::new(),
+            _ => groups,
+        };
         match (request.source, request.flags) {
             (0, 0) => self.create_in(own, caller, parent, text(&request.name), &groups),
             (0, _) => Err(Errno::INVAL),

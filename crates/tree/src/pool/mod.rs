@@ -117,6 +117,13 @@ impl Pool {
         }
     }
 
+    /// Ends all writing of a pool that its only user gives up, without a line in the log.
+    pub fn give_up(&self, why: &str) {
+        if self.transactions.get().is_some() {
+            self.store.stop().give_up(why);
+        }
+    }
+
     /// Reason for which nothing can be written (any more); `None` if it can.
     pub fn read_only_reason(&self) -> Option<Arc<str>> {
         match self.transactions.get() {

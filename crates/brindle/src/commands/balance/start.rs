@@ -4,6 +4,7 @@ use super::work;
 use crate::commands::place::administer;
 use crate::commands::quantity::parse_rate;
 use crate::commands::refused::explain_admin;
+use crate::commands::usage::wrong_usage;
 use anyhow::{Context, Result, bail};
 use brindle_admin::Reach;
 use brindle_admin::pool::BalanceJob;
@@ -89,7 +90,7 @@ pub(crate) fn run(command: &StartCommand) -> Result<ExitCode> {
         Balance { data: data.clone(), metadata: metadata.clone(), system: system_too }
     };
     if balance == Balance::default() {
-        bail!("say which block groups: -d, -m, -s with filters, or --full-balance");
+        return wrong_usage("say which block groups: -d, -m, -s with filters, or --full-balance".to_owned());
     }
     if system.is_some() && !force {
         bail!(

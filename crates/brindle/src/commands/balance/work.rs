@@ -22,18 +22,22 @@ pub(crate) fn run(pool: &dyn PoolAdmin, job: &BalanceJob) -> Result<ExitCode> {
     bar.finish_and_clear();
     let Ended { progress, control } = done?;
     let mut out = output::stdout();
-    let bytes = UnitMode::DEFAULT.format(progress.moved_bytes);
+    // The kernel counts block groups alone.
+    let moved = match progress.moved_bytes {
+        0 if progress.done > 0 => String::new(),
+        bytes => format!(", {} moved", UnitMode::DEFAULT.format(bytes)),
+    };
     let (done, expected) = (progress.done, progress.expected);
     let is_for_wrong = job.balance.as_ref().is_some_and(Balance::is_for_misplaced_alone);
     match control {
         Control::Continue if expected == 0 && is_for_wrong => writeln!(out, "Nothing to move.")?,
         Control::Continue => {
             let seconds = begun.elapsed().as_secs_f64();
-            writeln!(out, "Done: {done} of {expected} block groups, {bytes} moved in {seconds:.1} s.")?;
+            writeln!(out, "Done: {done} of {expected} block groups{moved} in {seconds:.1} s.")?;
         }
-        Control::Pause => writeln!(out, "Paused after {done} of {expected} block groups, {bytes} moved.")?,
+        Control::Pause => writeln!(out, "Paused after {done} of {expected} block groups{moved}.")?,
         Control::Cancel => {
-            writeln!(out, "Cancelled after {done} of {expected} block groups, {bytes} moved.")?;
+            writeln!(out, "Cancelled after {done} of {expected} block groups{moved}.")?;
         }
     }
     out.flush()?;

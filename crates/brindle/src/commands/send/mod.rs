@@ -8,9 +8,10 @@ use crate::commands::pool::PoolOptions;
 use crate::commands::stop::Stop;
 use crate::commands::usage::wrong_usage;
 use crate::output;
-use anyhow::{Context, Error, Result};
+use anyhow::{Context, Error, Result, bail};
 use brindle_admin::streams::widen;
 use brindle_admin::{Mounted, Reach};
+use brindle_cache::is_no_path;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::ffi::OsString;
@@ -111,6 +112,9 @@ pub(crate) fn run(command: &SendCommand, quiet: bool) -> Result<ExitCode> {
         return wrong_usage(
             "the stream goes to standard output, which is a terminal: -f takes a file".to_owned(),
         );
+    }
+    if let Some(gone) = command.places.iter().find(|place| !is_no_path(place) && !place.exists()) {
+        bail!("{}: no such file or directory", gone.display());
     }
     let is_mount = command.places.iter().all(|place| place.is_dir());
     if is_mount {

@@ -64,10 +64,18 @@ pub(super) fn finding(finding: &Finding) -> String {
     }
 }
 
+/// Returns true for the reason of a pool in which a replacement by the kernel is under way.
+fn is_replacing(why: &str) -> bool {
+    why.contains("about to replace another device")
+}
+
 /// Command, or advice, that mends a finding.
 pub(super) fn remedy(finding: &Finding, health: &PoolHealth) -> Option<String> {
     let (pool, mount) = (operand(health), mount_operand(health));
     Some(match finding {
+        Finding::ReadOnly(why) if is_replacing(why) => {
+            "unmount the pool, and mount it with the kernel: that goes on with the replacement".to_owned()
+        }
         Finding::ReadOnly(_) => format!("unmount the pool, and see `brindle check {}`", devices(health)),
         Finding::DamagedTree(RootId::FREE_SPACE_TREE, _) => {
             format!("`brindle rescue clear-space-cache v2 {pool}` makes it anew")
@@ -169,6 +177,12 @@ fn span(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_replacement_by_the_kernel_is_known_by_the_reason_of_a_mount() {
+        assert!(is_replacing("cannot be written: /dev/sdb is about to replace another device"));
+        assert!(!is_replacing("cannot be written: /dev/sdb is write-protected"));
+    }
 
     #[test]
     fn counts_and_spans_are_said_as_people_do() {

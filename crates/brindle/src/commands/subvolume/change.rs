@@ -3,6 +3,7 @@
 use super::refusal::{explain_creation, explain_default};
 use crate::output;
 use anyhow::{Context, Result, bail};
+use brindle_admin::quotas::quotas;
 use brindle_admin::{Mounted, QgroupId};
 use clap::Args;
 use std::ffi::OsStr;
@@ -77,6 +78,27 @@ pub(crate) struct SetDefaultCommand {
     path: Option<PathBuf>,
 }
 
+impl Groups {
+    /// Refuses groups that there are not: the kernel, and others that mount the pool, pass over them. That takes the right to look into
+    /// trees.
+    fn check(&self, mounted: &Mounted) -> Result<()> {
+        if self.groups.is_empty() {
+            return Ok(());
+        }
+        match quotas(mounted) {
+            Ok(Some(known)) => match self.groups.iter().find(|id| !known.groups.contains_key(id)) {
+                Some(id) => bail!("there is no quota group {id}: `brindle qgroup create` makes one"),
+                None => Ok(()),
+            },
+            Ok(None) => {
+                tracing::warn!("quotas are off: -i makes no difference");
+                Ok(())
+            }
+            Err(_) => Ok(()),
+        }
+    }
+}
+
 /// Runs `subvolume create`.
 pub(crate) fn create(command: &CreateCommand, is_quiet: bool) -> Result<ExitCode> {
     for_each(&command.paths, |path| {
@@ -84,7 +106,9 @@ pub(crate) fn create(command: &CreateCommand, is_quiet: bool) -> Result<ExitCode
         if command.parents {
             std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         }
-        let made = Mounted::open(directory)?.create_subvolume_in(name.as_bytes(), &command.groups.groups);
+        let mounted = Mounted::open(directory)?;
+        command.groups.check(&mounted)?;
+        let made = mounted.create_subvolume_in(name.as_bytes(), &command.groups.groups);
         made.map_err(|error| explain_creation(error, path))?;
         tell(is_quiet, &format!("Create subvolume '{}'", directory.join(name).display()))
     })
@@ -103,12 +127,9 @@ pub(crate) fn snapshot(command: &SnapshotCommand, is_quiet: bool) -> Result<Exit
         (directory, name.to_owned())
     };
     let path = directory.join(&name);
-    let made = Mounted::open(directory)?.snapshot_in(
-        &source,
-        name.as_bytes(),
-        command.read_only,
-        &command.groups.groups,
-    );
+    let mounted = Mounted::open(directory)?;
+    command.groups.check(&mounted)?;
+    let made = mounted.snapshot_in(&source, name.as_bytes(), command.read_only, &command.groups.groups);
     made.map_err(|error| explain_creation(error, &path))?;
     let kind = if command.read_only { "readonly snapshot" } else { "snapshot" };
     tell(is_quiet, &format!("Create a {kind} of '{}' in '{}'", command.source.display(), path.display()))?;

@@ -80,12 +80,25 @@ pub(super) fn name_of(process: u32) -> String {
     fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default().trim().to_owned()
 }
 
+/// The name of a process; of one of this program also its command.
+fn command_of(process: u32) -> String {
+    const SHOWN_MAX: usize = 80;
+    let name = name_of(process);
+    if name != name_of(std::process::id()) {
+        return name;
+    }
+    let words = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    let words: Vec<_> = words.split(|byte| *byte == 0).skip(1).map(String::from_utf8_lossy).collect();
+    let words: String = words.join(" ").trim_end().chars().take(SHOWN_MAX).collect();
+    format!("{name} {words}").trim_end().to_owned()
+}
+
 fn used_by(process: u32, mount: &Mount) -> Option<Holder> {
     let how = open_file(process, mount)
         .or_else(|| is_below(process, "cwd", mount).then_some(Use::WorkingDirectory))
         .or_else(|| is_below(process, "root", mount).then_some(Use::Root))
         .or_else(|| mapping(process, mount))?;
-    Some(Holder::Process { process, name: name_of(process), how })
+    Some(Holder::Process { process, name: command_of(process), how })
 }
 
 fn is_below(process: u32, link: &str, mount: &Mount) -> bool {
