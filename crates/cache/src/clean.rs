@@ -164,13 +164,15 @@ impl Cache {
         }
         let flushed = if written.is_empty() { Ok(()) } else { self.disk.flush() };
         let mut state = self.lock();
+        if !written.is_empty() {
+            state.note_disk_write(&flushed);
+        }
         let is_on_disk = flushed.is_ok();
         let cleaned =
             written.iter().filter(|slot| state.slots.end_cleaning(**slot, is_on_disk)).count() as u64;
         state.counters.cleanings += cleaned;
         if let Err(error) = flushed {
             // It may have lost what a request wrote to the disk, and is not reported again.
-            state.counters.disk_write_errors += 1;
             state.stopped = Some(format!("a flush failed: {error}"));
             return Err(error);
         }
@@ -214,8 +216,8 @@ impl Cache {
             let mut state = self.lock();
             state.counters.disk_writes += 1;
             state.counters.back_merge += length as u64 - 1;
+            state.note_disk_write(&done);
             if let Err(error) = done {
-                state.counters.disk_write_errors += 1;
                 whole.iter().for_each(|(_, slot, _)| _ = state.slots.end_cleaning(*slot, false));
                 return Err(error);
             }

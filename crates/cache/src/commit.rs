@@ -95,7 +95,9 @@ impl Cache {
 
     fn make_durable(&self, work: &CommitWork) -> Result<(), DeviceError> {
         if work.flushes_disk {
-            self.disk.flush().inspect_err(|_| self.lock().counters.disk_write_errors += 1)?;
+            let flushed = self.disk.flush();
+            self.lock().note_disk_write(&flushed);
+            flushed?;
         }
         let written = match work.change.blocks.is_empty() {
             true => Ok(()),

@@ -62,6 +62,8 @@ pub(crate) struct State {
     pub(crate) fallow_hand: (u32, Duration),
     /// Failures of the flash without a success in between.
     pub(crate) flash_failures: u32,
+    /// The last failure of the disk, unless it has worked since.
+    pub(crate) disk_failure: Option<String>,
     /// Reason for which nothing is written any more.
     pub(crate) stopped: Option<String>,
     /// Guard that the user of the cache has given it, for its disk.
@@ -100,6 +102,8 @@ pub struct CacheStatus {
     pub is_veiled: bool,
     /// True if the flash failed too often, and everything goes to the disk.
     pub is_flash_off: bool,
+    /// The last failure of the disk, unless it has worked since.
+    pub disk_failure: Option<String>,
     /// Reason for which writes are refused.
     pub stopped: Option<String>,
     /// Bytes that may be written to the flash by choice now; less than 0 after writes that could not be refused. `None` without a limit.
@@ -153,6 +157,23 @@ impl State {
         self.written_bytes = self.written_bytes.saturating_add(bytes);
     }
 
+    /// Takes note that the disk works, or does not.
+    pub(crate) fn note_disk<T>(&mut self, answer: &Result<T, DeviceError>) {
+        self.disk_failure = answer.as_ref().err().map(ToString::to_string);
+    }
+
+    /// Counts a read of the disk that failed.
+    pub(crate) fn note_disk_read<T>(&mut self, answer: &Result<T, DeviceError>) {
+        self.counters.disk_read_errors += u64::from(answer.is_err());
+        self.note_disk(answer);
+    }
+
+    /// Counts a write or flush of the disk that failed.
+    pub(crate) fn note_disk_write<T>(&mut self, answer: &Result<T, DeviceError>) {
+        self.counters.disk_write_errors += u64::from(answer.is_err());
+        self.note_disk(answer);
+    }
+
     /// Takes note of requests to the flash of a cache that failed or did not.
     pub(crate) fn note_flash(&mut self, cache: &str, is_fine: bool) {
         self.flash_failures = if is_fine { 0 } else { self.flash_failures.saturating_add(1) };
@@ -189,6 +210,7 @@ impl Cache {
             dirty_blocks: state.slots.dirty(),
             is_veiled: state.superblock.is_veiled != 0,
             is_flash_off: state.is_flash_off(),
+            disk_failure: state.disk_failure.clone(),
             stopped: state.stopped.clone(),
             wear_left_bytes,
             written_bytes: state.written_bytes,

@@ -55,6 +55,7 @@ pub use load::{CacheFacts, inspect, load, load_mirrored, load_mirrored_to_read, 
 pub use mirror::add_mirror;
 pub use open::{open_device, open_device_to_write, open_device_with_claim};
 pub use settings::{Change, Mode, Settings, UnknownMode};
+pub use slots::DISK_ASSOCIATIVITY;
 pub use statistics::CacheCounters;
 pub use veil::{DISK_MAGIC, DiskMark, disk_mark, remove_mark};
 pub use word::{CacheWord, is_no_path, path_of};

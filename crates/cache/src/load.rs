@@ -260,6 +260,7 @@ impl Cache {
             is_telling: false,
             fallow_hand: (0, now),
             flash_failures: 0,
+            disk_failure: None,
             stopped: None,
             guard: None,
         };

@@ -73,7 +73,8 @@ impl Cache {
         let runs = self.runs(&pieces);
         if let [Run { is_hit: false, .. }] = runs.as_slice() {
             let read = self.disk.read_at(offset, buffer);
-            read.inspect_err(|_| self.lock().counters.disk_read_errors += 1)?;
+            self.lock().note_disk_read(&read);
+            read?;
         } else {
             let pending: Vec<PendingRead> = runs.iter().map(|run| self.submit(run, &pieces)).collect();
             for (run, pending) in runs.iter().zip(pending) {
@@ -170,7 +171,8 @@ impl Cache {
     ) -> Result<(), DeviceError> {
         let pieces = &pieces[run.pieces.clone()];
         if !run.is_hit {
-            let bytes = answer.inspect_err(|_| self.lock().counters.disk_read_errors += 1)?;
+            self.lock().note_disk_read(&answer);
+            let bytes = answer?;
             buffer[pieces[0].at..][..bytes.len()].copy_from_slice(&bytes);
             return Ok(());
         }

@@ -26,8 +26,12 @@ impl CacheStatus {
             }
         }
         line("disk", &self.disk);
-        let state = if self.is_flash_off { "without the SSD" } else { "in use" };
-        line("state", &self.stopped.as_deref().unwrap_or(state));
+        match (&self.stopped, &self.disk_failure) {
+            (Some(why), _) => line("state", why),
+            (None, Some(error)) => line("state", &format_args!("the disk fails: {error}")),
+            (None, None) if self.is_flash_off => line("state", &"without the SSD"),
+            (None, None) => line("state", &"in use"),
+        }
         line("veiled", &u8::from(self.is_veiled));
         line("disk_bytes", &self.disk_bytes);
         line("block_bytes", &self.block_bytes);

@@ -27,8 +27,8 @@ const UNREADABLE: u8 = 64;
 /// Its block is veiled on the disk, and stays dirty.
 const PINNED: u8 = 128;
 
-/// Adjacent blocks of this number lie in one set, so that they are cleaned together.
-const NEIGHBOURS: u64 = 64;
+/// Adjacent blocks of the disk that lie in one set, and are cleaned together.
+pub const DISK_ASSOCIATIVITY: u64 = 64;
 
 /// Room for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,7 +193,7 @@ impl SlotTable {
 
     /// The set of a block: neighbours lie together, and regions are scattered.
     pub(crate) fn set_of(&self, block: u64) -> u64 {
-        mixed(block / NEIGHBOURS) % self.geometry.sets
+        mixed(block / DISK_ASSOCIATIVITY) % self.geometry.sets
     }
 
     /// The slot that holds a block.

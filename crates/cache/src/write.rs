@@ -76,12 +76,16 @@ impl Cache {
         }
         let outcomes = self.write_out(&writes, bytes);
         let failed = self.publish(&writes, bytes, &outcomes);
+        let goes_to_disk = !failed.is_empty() || writes.iter().any(|write| write.to_disk);
         self.note_tear(failed.iter().map(|index| writes[*index].piece.block))?;
         let mut result = outcomes.error.map_or(Ok(()), Err);
         for index in failed {
             let written = self.disk.write_at(writes[index].place(self), writes[index].contents(bytes));
             self.note_disk_write(&mut self.lock(), &writes[index].piece, written.is_ok());
             result = result.and(written);
+        }
+        if goes_to_disk {
+            self.lock().note_disk(&result);
         }
         result
     }

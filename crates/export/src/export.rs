@@ -13,7 +13,6 @@ const PREFERRED_BYTES: u32 = 4096;
 pub struct Export {
     name: String,
     target: Target,
-    size_bytes: u64,
     is_host_cached: bool,
 }
 
@@ -29,7 +28,7 @@ impl Export {
     /// # Errors
     /// [`ExportError::Name`].
     pub fn read_only(name: &str, device: Arc<dyn Device>) -> Result<Self, ExportError> {
-        Self::new(name, device.size_bytes(), Target::Read(device))
+        Self::new(name, Target::Read(device))
     }
 
     /// A device that is read and written.
@@ -37,14 +36,14 @@ impl Export {
     /// # Errors
     /// [`ExportError::Name`].
     pub fn writable(name: &str, device: Arc<dyn WritableDevice>) -> Result<Self, ExportError> {
-        Self::new(name, device.size_bytes(), Target::Write(device))
+        Self::new(name, Target::Write(device))
     }
 
-    fn new(name: &str, size_bytes: u64, target: Target) -> Result<Self, ExportError> {
+    fn new(name: &str, target: Target) -> Result<Self, ExportError> {
         if name.len() > NAME_BYTES_MAX || name.contains('\0') {
             return Err(ExportError::Name { found: name.len() });
         }
-        Ok(Self { name: name.to_owned(), target, size_bytes, is_host_cached: false })
+        Ok(Self { name: name.to_owned(), target, is_host_cached: false })
     }
 
     /// Says that the device is a file or a block device of this host: most short reads and writes are a copy of memory, and a read
@@ -70,7 +69,14 @@ impl Export {
     }
 
     pub(crate) fn size_bytes(&self) -> u64 {
-        self.size_bytes
+        self.device().size_bytes()
+    }
+
+    /// Takes the size that the device has by now, before a client is told; a device that can't say keeps the size that it had.
+    pub(crate) fn refresh_size(&self) {
+        if let Some(Err(error)) = self.writable_device().map(WritableDevice::refresh_size) {
+            tracing::warn!("{error}");
+        }
     }
 
     pub(crate) fn device(&self) -> &dyn Device {

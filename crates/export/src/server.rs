@@ -210,6 +210,7 @@ impl Shared {
     fn serve(&self, stream: &Arc<Stream>) -> io::Result<()> {
         stream.set_write_timeout(ANSWER_LIMIT)?;
         let deadline = Instant::now() + self.handshake_limit;
+        self.export.refresh_size();
         let Some(mode) = negotiate(stream, &self.export, &self.encryption, deadline)? else { return Ok(()) };
         let is_own = |open: &&mut Open| Arc::ptr_eq(&open.stream, stream);
         if let Some(own) = self.connections().open.iter_mut().find(is_own) {

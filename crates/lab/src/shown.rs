@@ -1,7 +1,7 @@
 //! Disks that can be shown as a file of a mount.
 
 use crate::Answer;
-use brindle_device::{Buffer, DeviceClass, DeviceError, WritableDevice};
+use brindle_device::{Buffer, Device, DeviceClass, DeviceError, WritableDevice};
 use rustix::io::Errno;
 use std::fmt::{self, Debug};
 use std::path::Path;
@@ -55,9 +55,15 @@ type CommandOf = Box<dyn Fn(&[u8]) -> Answer<()> + Send + Sync>;
 
 /// Any device, to be shown. The thread that brings a request waits for the device.
 pub struct ShownDevice {
-    device: Arc<dyn WritableDevice>,
+    target: ShownTarget,
     status: StatusText,
     command: CommandOf,
+}
+
+#[derive(Debug)]
+enum ShownTarget {
+    Read(Arc<dyn Device>),
+    Write(Arc<dyn WritableDevice>),
 }
 
 impl ShownDevice {
@@ -67,13 +73,36 @@ impl ShownDevice {
         status: impl Fn(Option<&Path>) -> String + Send + Sync + 'static,
         command: impl Fn(&[u8]) -> Answer<()> + Send + Sync + 'static,
     ) -> Self {
-        Self { device, status: Box::new(status), command: Box::new(command) }
+        Self { target: ShownTarget::Write(device), status: Box::new(status), command: Box::new(command) }
+    }
+
+    /// A device that is read alone, with its state.
+    pub fn read_only(
+        device: Arc<dyn Device>,
+        status: impl Fn(Option<&Path>) -> String + Send + Sync + 'static,
+    ) -> Self {
+        let command = Box::new(|_: &[u8]| Err(Errno::ROFS));
+        Self { target: ShownTarget::Read(device), status: Box::new(status), command }
+    }
+
+    fn device(&self) -> &dyn Device {
+        match &self.target {
+            ShownTarget::Read(device) => &**device,
+            ShownTarget::Write(device) => &**device,
+        }
+    }
+
+    fn writable(&self) -> Answer<&dyn WritableDevice> {
+        match &self.target {
+            ShownTarget::Read(_) => Err(Errno::ROFS),
+            ShownTarget::Write(device) => Ok(&**device),
+        }
     }
 }
 
 impl Debug for ShownDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShownDevice").field("device", &self.device).finish_non_exhaustive()
+        f.debug_struct("ShownDevice").field("target", &self.target).finish_non_exhaustive()
     }
 }
 
@@ -88,11 +117,11 @@ fn failed(error: &DeviceError) -> Errno {
 
 impl ShownDisk for ShownDevice {
     fn size_bytes(&self) -> u64 {
-        self.device.size_bytes()
+        self.device().size_bytes()
     }
 
     fn is_rotating(&self) -> bool {
-        self.device.class() == DeviceClass::Rotating
+        self.device().class() == DeviceClass::Rotating
     }
 
     fn answers_later(&self) -> bool {
@@ -102,7 +131,7 @@ impl ShownDisk for ShownDevice {
     fn read(&self, offset: u64, length: usize, answer: impl FnOnce(Answer<&[u8]>) + Send + 'static) {
         let left = usize::try_from(self.size_bytes().saturating_sub(offset)).unwrap_or(usize::MAX);
         let mut buffer = Buffer::new(length.min(left));
-        match self.device.read_at(offset, &mut buffer) {
+        match self.device().read_at(offset, &mut buffer) {
             Ok(()) => answer(Ok(&buffer)),
             Err(error) => answer(Err(failed(&error))),
         }
@@ -115,21 +144,26 @@ impl ShownDisk for ShownDevice {
         is_durable: bool,
         answer: impl FnOnce(Answer<()>) + Send + 'static,
     ) {
-        let written = self.device.write_at(offset, bytes);
-        let written = if is_durable { written.and_then(|()| self.device.flush()) } else { written };
-        answer(written.map_err(|error| failed(&error)));
+        let write = |device: &dyn WritableDevice| {
+            let written = device.write_at(offset, bytes);
+            let written = if is_durable { written.and_then(|()| device.flush()) } else { written };
+            written.map_err(|error| failed(&error))
+        };
+        answer(self.writable().and_then(write));
     }
 
     fn flush(&self, answer: impl FnOnce(Answer<()>) + Send + 'static) {
-        answer(self.device.flush().map_err(|error| failed(&error)));
+        // Contents that are only read are durable.
+        let flush = |device: &dyn WritableDevice| device.flush().map_err(|error| failed(&error));
+        answer(self.writable().map_or(Ok(()), flush));
     }
 
     fn discard(&self, offset: u64, length: u64, answer: impl FnOnce(Answer<()>) + Send + 'static) {
-        answer(match self.device.discard(offset, length) {
+        answer(self.writable().and_then(|device| match device.discard(offset, length) {
             Ok(true) => Ok(()),
             Ok(false) => Err(Errno::OPNOTSUPP),
             Err(error) => Err(failed(&error)),
-        });
+        }));
     }
 
     fn status_text(&self, loop_device: Option<&Path>) -> String {

@@ -42,6 +42,7 @@ mod rescue;
 mod restore;
 mod scrub;
 mod send;
+mod shown;
 mod stat;
 mod state_directory;
 mod status;

@@ -137,6 +137,8 @@ fn cache_that_cannot_be_made_is_refused() {
         (1, ["-p", "back", "-a", "100"], "power of two"),
         (1, ["-p", "back", "-s", "1G"], "all that the flash device has"),
         (1, ["-wp", "thru", "-a", "512"], "must be a write-back cache"),
+        (2, ["-p", "back", "-d", "100"], "power of two up to 512"),
+        (2, ["-p", "back", "-d", "1024"], "power of two up to 512"),
     ] {
         let said = brindle_fails(code, create(&words));
         assert!(said.contains(says), "{words:?}: {said}");
@@ -146,11 +148,17 @@ fn cache_that_cannot_be_made_is_refused() {
     brindle_succeeds(create(&["-p", "back"]));
     let said = brindle_fails(1, create(&["-p", "back"]));
     assert!(said.contains("holds the cache fsdc already"), "{said}");
-    brindle_succeeds(create(&["-f", "-p", "back"]));
+    brindle_succeeds(create(&["-f", "-p", "back", "-d", "256"]));
     let said = brindle_prints(["cache", "stat", ssd]);
     assert!(said.contains("fsdc") && said.contains("back"), "{said}");
     let said = brindle_fails(2, ["cache", "set", "dirty_thresh_pct=5", "/"]);
     assert!(said.contains("from 10 to 95"), "{said}");
+    for (word, why) in
+        [("max_pids=50", "no lists of processes"), ("grow=1", "brindle cache grow"), ("do_sync=2", "0 or 1")]
+    {
+        let said = brindle_fails(2, ["cache", "set", word, "/"]);
+        assert!(said.contains(why), "{said}");
+    }
     let said = brindle_fails(1, ["cache", "set", "dirty_thresh_pct=50", "/"]);
     assert!(!said.is_empty());
 }
@@ -183,6 +191,90 @@ fn cache_is_served_changed_stopped_and_killed() {
     brindle_succeeds(pair.cache(&["stop"]));
     assert_eq!(byte_at(&pair.at("disk"), 1 << 20), 8);
     brindle_succeeds(["cache", "destroy", text(&pair.at("ssd"))]);
+}
+
+#[test]
+fn cache_is_loaded_by_its_ssd_and_name_alone() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let name = format!("pair-{}", std::process::id());
+    for image in ["ssd", "disk"] {
+        File::create(scratch.path().join(image)).and_then(|image| image.set_len(64 << 20)).expect("room");
+    }
+    let run_here = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
+        let output =
+            command.args(words).current_dir(&scratch).env("XDG_RUNTIME_DIR", scratch.path()).output();
+        let output = output.expect("the binary was built");
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(said).expect("text"))
+    };
+    // The SSD keeps the whole path of the disk.
+    assert!(run_here(&["cache", "create", "-p", "back", &name, "ssd", "disk"]).0);
+    let (is_fine, said) = run_here(&["cache", "load", "ssd", "other"]);
+    assert!(!is_fine && said.contains(&format!("holds the cache {name}, not other")), "{said}");
+    for words in [&["cache", "load", "ssd", &name][..], &["cache", "load", "ssd"]] {
+        let (is_fine, said) = run_here(words);
+        assert!(is_fine, "{said}");
+        let device = PathBuf::from(said.trim_end());
+        assert!(device.ends_with(format!("brindle/cache/{name}/disk")), "{said}");
+        write_at(&device, 5, 1 << 20);
+        let place = device.parent().expect("a directory");
+        let (is_fine, said) = run_here(&["cache", "stop", text(place)]);
+        assert!(is_fine, "{said}");
+        fs::remove_dir(place).expect("empty");
+    }
+    assert_eq!(byte_at(&scratch.path().join("disk"), 1 << 20), 5);
+}
+
+/// The kernel's btrfs with verified files, while the server of the cache is killed under load.
+#[test]
+fn btrfs_of_the_kernel_on_a_cache_is_whole_after_its_server_is_killed_under_load() {
+    if !can_mount() || !is_root("a loop device") {
+        return;
+    }
+    let mut pair = Pair::new("back", 64, 600);
+    pair.load(&["--attach"]);
+    let files = pair.at("files");
+    let device = |pair: &Pair| text(&pair.device).to_owned();
+    assert!(run("mkfs.btrfs", &["-q", "-f", &device(&pair)]));
+    let fio = |name: &str, more: &[&str]| {
+        let file = format!("--filename={}", text(&files.join(name)));
+        let words = ["--name=load", &file, "--rw=randwrite", "--bs=4k-64k", "--size=24m", "--verify=crc32c"];
+        let mut command = Command::new("fio");
+        command.args(words).args(["--thread", "--randseed=7", "--output-format=terse"]).args(more);
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        command
+    };
+    for round in 0..2 {
+        assert!(run("mount", &[&device(&pair), text(&files)]), "round {round}");
+        let durable = format!("durable{round}");
+        let written = fio(&durable, &["--do_verify=0", "--end_fsync=1"]).status().expect("fio");
+        assert!(written.success());
+        let mut load = fio("load", &["--time_based", "--runtime=600", "--fsync=8"]).spawn().expect("fio");
+        let writes = pair.number("writes");
+        let begin = Instant::now();
+        while pair.number("writes") < writes + 2000 {
+            assert!(begin.elapsed() < PATIENCE, "the load: not in time");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        pair.kill();
+        load.kill().expect("ours");
+        load.wait().expect("ended");
+        pair.clear();
+        pair.load(&["--attach"]);
+    }
+    assert!(run("mount", &[&device(&pair), text(&files)]));
+    for round in 0..2 {
+        let durable = format!("durable{round}");
+        assert!(fio(&durable, &["--verify_only=1"]).status().expect("fio").success(), "round {round}");
+    }
+    assert!(run("btrfs", &["scrub", "start", "-B", text(&files)]));
+    assert!(run("umount", &[text(&files)]));
+    assert!(run("btrfs", &["check", "--check-data-csum", &device(&pair)]));
+    brindle_succeeds(pair.cache(&["stop"]));
 }
 
 #[test]

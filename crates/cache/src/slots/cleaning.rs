@@ -1,7 +1,8 @@
 //! Dirty blocks of the table: those to be cleaned next, and those that are.
 
 use super::{
-    CLEANING, DIRTY_BLOCK, FALLOW, NAMED, NEIGHBOURS, PINNED, SlotTable, UNREADABLE, number, table_block,
+    CLEANING, DIRTY_BLOCK, DISK_ASSOCIATIVITY, FALLOW, NAMED, PINNED, SlotTable, UNREADABLE, number,
+    table_block,
 };
 use brindle_policy::cache::cleaning;
 use std::collections::BTreeSet;
@@ -113,9 +114,9 @@ impl SlotTable {
         let block = self.blocks[slot as usize];
         let is_dirty =
             |block: u64| self.find(block).filter(|slot| self.can_be_cleaned(*slot)).map(|slot| (block, slot));
-        let first = block / NEIGHBOURS * NEIGHBOURS;
+        let first = block / DISK_ASSOCIATIVITY * DISK_ASSOCIATIVITY;
         found.insert((block, slot));
-        found.extend((block + 1..first + NEIGHBOURS).map_while(is_dirty));
+        found.extend((block + 1..first + DISK_ASSOCIATIVITY).map_while(is_dirty));
         found.extend((first..block).rev().map_while(is_dirty));
     }
 

@@ -96,6 +96,30 @@ fn a_dirty_block_that_cannot_be_read_is_not_cleaned_and_the_others_are() {
 }
 
 #[test]
+fn a_disk_that_fails_is_told_until_it_works_again() {
+    let weak = weak(Shape { mode: Mode::Through, ..SMALL });
+    let state = |weak: &Weak| {
+        let lines = weak.cache.status().lines();
+        lines.into_iter().find(|(name, _)| name == "state").expect("it is shown").1
+    };
+    assert_eq!(state(&weak), "in use");
+    weak.devices[1].inject(Fault::WritesWithin(0..BLOCK));
+    weak.cache.write_at(0, &[1; BLOCKS]).expect_err("the disk fails");
+    assert!(
+        state(&weak).starts_with("the disk fails: ") && state(&weak).contains("disk"),
+        "{}",
+        state(&weak)
+    );
+    weak.devices[1].heal();
+    weak.devices[1].inject(Fault::ReadsWithin(0..BLOCK));
+    weak.reads(0).expect_err("the disk fails");
+    assert!(state(&weak).starts_with("the disk fails: "));
+    weak.devices[1].heal();
+    weak.write(0, 2);
+    assert_eq!(state(&weak), "in use");
+}
+
+#[test]
 fn a_commit_that_fails_stops_the_cache() {
     for fails_on_flash in [true, false] {
         let weak = weak(SMALL);

@@ -10,6 +10,7 @@ use brindle_sync::{Condvar, Mutex, MutexGuard, Rank};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// Memory for writes that are not flushed, in bytes.
@@ -48,6 +49,8 @@ pub(super) struct Shared {
     pub(super) name: String,
     pub(super) limits: Limits,
     pub(super) facts: Facts,
+    /// Size of the export in bytes; it only grows.
+    size_bytes: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -91,7 +94,20 @@ impl Shared {
             guard: None,
         };
         let state = Mutex::new(Rank::DeviceQueue, state);
-        Self { name: uri.to_string(), uri, limits, facts, state, changed: Condvar::new() }
+        let size_bytes = AtomicU64::new(facts.size_bytes);
+        Self { name: uri.to_string(), uri, limits, facts, size_bytes, state, changed: Condvar::new() }
+    }
+
+    /// Size of the export in bytes.
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.size_bytes.load(Ordering::Acquire)
+    }
+
+    /// Takes a larger size. Requests go on by another connection, on which the server knows it too.
+    pub(super) fn grow(&self, size_bytes: u64) {
+        if self.size_bytes.fetch_max(size_bytes, Ordering::AcqRel) < size_bytes {
+            self.state().link.iter().for_each(|link| link.end());
+        }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {

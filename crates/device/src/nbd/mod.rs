@@ -234,7 +234,7 @@ impl Device for NbdDevice {
     }
 
     fn size_bytes(&self) -> u64 {
-        self.facts().size_bytes
+        self.shared.size_bytes()
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
@@ -343,6 +343,20 @@ impl WritableDevice for NbdDevice {
 
     fn guard_reconnects(&self, guard: Arc<dyn ReconnectGuard>) {
         self.shared.state().guard = Some(guard);
+    }
+
+    /// Asks by a connection of its own: the protocol tells the size in the handshake alone.
+    fn refresh_size(&self) -> Result<u64, DeviceError> {
+        let Shared { uri, limits, .. } = &*self.shared;
+        let failed = |source| DeviceError::Open { device: self.name().to_owned(), source };
+        let (_, facts) = connect::connect(uri, limits.hang).map_err(failed)?;
+        if facts.size_bytes < self.size_bytes() {
+            let (found, known) = (facts.size_bytes, self.size_bytes());
+            let why = format!("the export has {found} bytes now, and had {known}");
+            return Err(failed(io::Error::new(io::ErrorKind::InvalidData, why)));
+        }
+        self.shared.grow(facts.size_bytes);
+        Ok(self.size_bytes())
     }
 
     fn set_size(&self, _size_bytes: u64) -> Result<(), DeviceError> {

@@ -120,7 +120,7 @@ fn reconnect(shared: &Shared, lost: &io::Error) -> Option<Arc<Link>> {
                 continue;
             }
         };
-        if let Err(why) = compare(&shared.facts, &facts) {
+        if let Err(why) = compare(&shared.facts, shared.size_bytes(), &facts) {
             shared.fail(io::ErrorKind::InvalidData, why);
             return None;
         }
@@ -143,11 +143,12 @@ fn reconnect(shared: &Shared, lost: &io::Error) -> Option<Arc<Link>> {
 }
 
 /// Refuses an export that is not the one of before.
-fn compare(before: &Facts, now: &Facts) -> Result<(), &'static str> {
+fn compare(before: &Facts, size_bytes: u64, now: &Facts) -> Result<(), &'static str> {
     // Only what this client uses has to be there still.
     let used = ExportFlags::SEND_FLUSH | ExportFlags::SEND_FUA | ExportFlags::SEND_WRITE_ZEROES;
-    if before.size_bytes != now.size_bytes {
-        return Err("the connection was lost, and the export has another size now");
+    // A larger one has grown, and is used as far as it is known.
+    if now.size_bytes < size_bytes {
+        return Err("the connection was lost, and the export is shorter now");
     }
     if now.flags.contains(ExportFlags::READ_ONLY) && !before.flags.contains(ExportFlags::READ_ONLY) {
         return Err("the connection was lost, and the export is read-only now");

@@ -282,7 +282,33 @@ fn export_that_is_another_one_after_a_restart_fails_the_device() {
     let export = Export::writable("disk", Arc::new(small)).expect("a name");
     let _server = Server::start(Listener::unix(&socket).expect("a socket"), export).expect("threads");
     let error = device.read_at(0, &mut [0; BLOCK]).expect_err("another export").to_string();
-    assert!(error.contains("another size"), "{error}");
+    assert!(error.contains("the export is shorter now"), "{error}");
+}
+
+#[test]
+fn export_that_grows_is_used_to_its_end_by_all_that_ask() {
+    let (_place, socket) = place();
+    let disk = Arc::new(brindle_device::SparseDevice::new("disk", 1 << 20, DeviceClass::Unknown));
+    let export = Export::writable("disk", Arc::clone(&disk) as _).expect("a name");
+    let _server = Server::start(Listener::unix(&socket).expect("a socket"), export).expect("threads");
+    let device = NbdDevice::open_writable(&uri(&socket, 600)).expect("served");
+    device.write_at(0, &[1; BLOCK]).expect("served");
+    disk.set_size(2 << 20).expect("memory");
+    assert_eq!(device.size_bytes(), 1 << 20, "the protocol tells no client");
+    assert!(matches!(device.write_at(1 << 20, &[2; BLOCK]), Err(DeviceError::BeyondEnd { .. })));
+    assert_eq!(device.refresh_size().expect("served"), 2 << 20);
+    // Not flushed before, the first one is written again on the connection that has the new size.
+    device.write_at((2 << 20) - BLOCK as u64, &[2; BLOCK]).expect("served");
+    device.flush().expect("served");
+    let mut found = [0; BLOCK];
+    for (offset, fill) in [(0, 1), ((2 << 20) - BLOCK as u64, 2)] {
+        disk.read_at(offset, &mut found).expect("memory");
+        assert_eq!(found, [fill; BLOCK]);
+    }
+    disk.set_size(1 << 20).expect("memory");
+    let error = device.refresh_size().expect_err("it is shorter").to_string();
+    assert!(error.contains("1048576 bytes now, and had 2097152"), "{error}");
+    assert_eq!(device.size_bytes(), 2 << 20);
 }
 
 /// A server by hand: takes the options of each client, and then does as `act` says.

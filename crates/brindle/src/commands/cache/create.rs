@@ -4,10 +4,10 @@ use crate::commands::mount::machine_bytes;
 use crate::commands::usage::wrong_usage;
 use anyhow::{Context, Result, bail};
 use brindle_cache::{
-    ASSOCIATIVITY, BLOCK_BYTES, CreateOptions, HostClock, MEMORY_PER_SLOT, Mode, create, create_mirrored,
-    planned_slots, planned_slots_mirrored,
+    ASSOCIATIVITY, BLOCK_BYTES, CreateOptions, DISK_ASSOCIATIVITY, HostClock, MEMORY_PER_SLOT, Mode, create,
+    create_mirrored, planned_slots, planned_slots_mirrored,
 };
-use brindle_device::{FileDevice, WritableDevice, open_device_to_write};
+use brindle_device::{FileDevice, WritableDevice, is_remote, open_device_to_write};
 use clap::Args;
 use std::fs::File;
 use std::io::Read;
@@ -67,6 +67,9 @@ pub(crate) struct CreateCommand {
     /// Blocks of a set (associativity)
     #[arg(short, value_name = "BLOCKS", default_value_t = ASSOCIATIVITY)]
     associativity: u32,
+    /// Adjacent blocks of the disk in one set: a power of two, up to a set. Always 64 here; as of flashcache
+    #[arg(short, value_name = "BLOCKS")]
+    disk_associativity: Option<u32>,
     /// A second SSD that mirrors the first (mode back)
     #[arg(long, value_name = "SSD")]
     mirror: Option<PathBuf>,
@@ -100,8 +103,16 @@ pub(crate) fn run(command: &CreateCommand) -> Result<ExitCode> {
     if command.metadata_block != BLOCK_BYTES {
         return wrong_usage("-m: the cache's own data has blocks of 4k".to_owned());
     }
+    if let Some(adjacent) = command.disk_associativity {
+        check_disk_associativity(adjacent, command.associativity)?;
+    }
     let flash: Arc<dyn WritableDevice> = Arc::new(FileDevice::open_writable(&command.ssd)?);
-    let disk = open_device_to_write(&command.disk)?;
+    // The SSD keeps the name, for `cache load` without it.
+    let disk = if is_remote(&command.disk) {
+        open_device_to_write(&command.disk)?
+    } else {
+        open_device_to_write(&std::path::absolute(&command.disk)?)?
+    };
     let options = CreateOptions {
         name: command.name.clone(),
         mode: command.mode,
@@ -133,6 +144,19 @@ pub(crate) fn run(command: &CreateCommand) -> Result<ExitCode> {
     };
     tracing::info!("{}: {slots} blocks of {} bytes, {memory} bytes of memory", command.name, command.block);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses numbers that flashcache refuses. Sets are made of regions of 64 blocks whatever it is.
+fn check_disk_associativity(adjacent: u32, associativity: u32) -> Result<()> {
+    if !adjacent.is_power_of_two() || adjacent > associativity {
+        return wrong_usage(format!("-d: must be a power of two up to {associativity}, the blocks of a set"));
+    }
+    if u64::from(adjacent) != DISK_ASSOCIATIVITY {
+        tracing::info!(
+            "-d {adjacent}: a set has regions of {DISK_ASSOCIATIVITY} adjacent blocks all the same"
+        );
+    }
+    Ok(())
 }
 
 pub(super) fn random_uuid() -> Result<[u8; 16]> {

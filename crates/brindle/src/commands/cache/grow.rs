@@ -29,7 +29,7 @@ EXIT STATUS
 /// Take the new size of a disk that was made larger
 ///
 /// The cache is in use meanwhile. Its device has the size that the disk has now, and so has its loop device; a filesystem on it
-/// is grown with its own tools. The size of an export (NBD) is that of its connection: load the cache again first.
+/// is grown with its own tools. An export of NBD is asked by a connection of its own.
 #[derive(Args, Debug)]
 #[command(after_long_help = MANUAL)]
 pub(crate) struct GrowCommand {

@@ -1,16 +1,13 @@
 //! `cache load`: opens a cache and serves it.
 
 use crate::commands::mount::background;
-use crate::{logging, output};
-use anyhow::{Context, Result};
-use brindle_cache::{Cache, CacheError, CacheKeeper, CacheWord, guard_disk, load_files};
-use brindle_device::WritableDevice;
-use brindle_lab::{Client, Ending, ShowOptions, ShownDevice, show};
+use crate::commands::shown::{EndSignals, Showing, print_path, show_until_end, status_text};
+use anyhow::{Context, Result, bail};
+use brindle_cache::{Cache, CacheError, CacheKeeper, CacheWord, guard_disk, inspect, load_files};
+use brindle_device::{FileDevice, WritableDevice, is_remote};
+use brindle_lab::{Client, ShownDevice};
 use clap::Args;
 use rustix::io::Errno;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -43,14 +40,19 @@ EXAMPLES
     brindle cache load --attach /dev/sda2 /dev/sdc /run/fsdc
     brindle cache load --attach --mirror /dev/sdb2 /dev/sda2 /dev/sdc /run/fsdc
     brindle cache load ssd.img disk.img place
+    brindle cache load --attach /dev/sda2 fsdc
+
+AS FLASHCACHE
+  With SSD alone, or SSD and NAME, the SSD tells its disk, and the directory is
+  /run/brindle/cache/NAME, for users other than root in XDG_RUNTIME_DIR. NAME must be that of the cache.
 
 EXIT STATUS
   0  the cache is served; with --foreground: it was, and has ended
   1  it could not be loaded
   2  wrong usage";
 
-/// Threads that take requests: each waits for the devices.
-const THREADS: usize = 32;
+/// Names of disks of this length may be cut off, in bytes.
+const DISK_NAME_BYTES: usize = 128;
 /// Subtype of the mount.
 const SUBTYPE: &str = "brindle-cache";
 
@@ -75,10 +77,61 @@ pub(crate) struct LoadCommand {
     mirror: Option<PathBuf>,
     /// The SSD
     ssd: PathBuf,
-    /// The disk, or the URI of an export
-    disk: PathBuf,
+    /// The disk, or the URI of an export; without MOUNTPOINT, the name of the cache
+    #[arg(value_name = "DISK|NAME")]
+    disk: Option<PathBuf>,
     /// Directory to mount it on
+    mountpoint: Option<PathBuf>,
+}
+
+/// The disk of a cache, and the directory that shows it.
+struct Place {
+    disk: PathBuf,
     mountpoint: PathBuf,
+}
+
+impl LoadCommand {
+    /// Disk and directory as they are given, or as the SSD tells.
+    fn place(&self) -> Result<Place> {
+        if let (Some(disk), Some(mountpoint)) = (&self.disk, &self.mountpoint) {
+            return Ok(Place { disk: disk.clone(), mountpoint: mountpoint.clone() });
+        }
+        let ssd = self.ssd.display();
+        let facts = inspect(&FileDevice::open(&self.ssd)?)?;
+        if let Some(name) = self.disk.as_ref().filter(|name| name.as_os_str() != &*facts.name) {
+            bail!(
+                "{ssd} holds the cache {}, not {}; to name the disk, give MOUNTPOINT too",
+                facts.name,
+                name.display()
+            );
+        }
+        // The SSD has room for the last bytes of a name alone.
+        let disk = PathBuf::from(&facts.disk);
+        if !(disk.is_absolute() || is_remote(&disk)) || facts.disk.len() >= DISK_NAME_BYTES {
+            bail!("{ssd} does not tell the path of its disk ({}): give DISK and MOUNTPOINT", facts.disk);
+        }
+        let mountpoint = runtime_directory()?.join("brindle/cache").join(file_name(&facts.name)?);
+        std::fs::create_dir_all(&mountpoint).with_context(|| mountpoint.display().to_string())?;
+        Ok(Place { disk, mountpoint })
+    }
+}
+
+/// Directory of things that end with the system's run.
+fn runtime_directory() -> Result<PathBuf> {
+    let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()).map(PathBuf::from);
+    match own {
+        _ if rustix::process::geteuid().is_root() => Ok(PathBuf::from("/run")),
+        Some(own) => Ok(own),
+        None => bail!("XDG_RUNTIME_DIR is not set: give DISK and MOUNTPOINT"),
+    }
+}
+
+/// A name that is one part of a path.
+fn file_name(name: &str) -> Result<&str> {
+    if Path::new(name).file_name().is_some_and(|part| part == name) {
+        return Ok(name);
+    }
+    bail!("the name {name} is none of a directory: give DISK and MOUNTPOINT")
 }
 
 /// Runs the command.
@@ -86,9 +139,10 @@ pub(crate) fn run(command: &LoadCommand) -> Result<ExitCode> {
     if command.foreground || background::is_served() {
         return serve(command);
     }
+    let place = command.place()?;
     let code = background::start()?;
     if code == ExitCode::SUCCESS {
-        let client = Client::of_any(&command.mountpoint)?;
+        let client = Client::of_any(&place.mountpoint)?;
         let status = client.status_text()?;
         let attached = status.lines().find_map(|line| line.strip_prefix("loop_device "));
         print_path(&attached.map_or_else(|| client.disk(), PathBuf::from))?;
@@ -96,17 +150,10 @@ pub(crate) fn run(command: &LoadCommand) -> Result<ExitCode> {
     Ok(code)
 }
 
-fn print_path(path: &Path) -> Result<()> {
-    let mut out = output::stdout();
-    writeln!(out, "{}", path.display())?;
-    Ok(out.flush()?)
-}
-
 fn serve(command: &LoadCommand) -> Result<ExitCode> {
-    let LoadCommand { ssd, mirror, disk, .. } = command;
-    let word = CacheWord { flash: ssd.clone(), mirror: mirror.clone(), disk: disk.clone() };
-    // Signals must not kill us between the mount and the thread that waits for them.
-    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot wait for signals")?;
+    let place = command.place()?;
+    let word = CacheWord { flash: command.ssd.clone(), mirror: command.mirror.clone(), disk: place.disk };
+    let signals = EndSignals::new()?;
     let cache = Arc::new(load_files(&word, command.force)?);
     cache.veil()?;
     guard_disk(&cache);
@@ -114,38 +161,15 @@ fn serve(command: &LoadCommand) -> Result<ExitCode> {
     let (shown, commanded) = (Arc::clone(&cache), Arc::clone(&cache));
     let device = ShownDevice::new(
         Arc::clone(&cache) as Arc<dyn WritableDevice>,
-        move |loop_device| status_text(&shown, loop_device),
+        move |loop_device| status_text(shown.status().lines(), loop_device),
         move |line| carry_out(&commanded, line),
     );
-    let options = ShowOptions {
-        mountpoint: command.mountpoint.clone(),
-        source: cache.status().name,
-        subtype: SUBTYPE,
-        is_attached: command.attach,
-        threads: THREADS,
-    };
-    let served = show(Arc::new(device), &options)?;
-    end_on_signal(signals, served.ending());
-    let path = served.loop_device().map_or_else(|| served.mountpoint().join("disk"), Path::to_path_buf);
-    logging::serve(served.mountpoint().display().to_string(), background::is_served())?;
-    if background::is_served() {
-        background::report_ready()?;
-    } else {
-        print_path(&path)?;
-    }
-    tracing::info!("serving {}, the cache {}", path.display(), options.source);
-    served.wait()?;
+    let name = cache.status().name;
+    let (mountpoint, is_attached) = (&*place.mountpoint, command.attach);
+    show_until_end(device, Showing { mountpoint, name, subtype: SUBTYPE, is_attached }, signals)?;
     drop(keeper);
     cache.close()?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// State, settings and counters, a line each.
-fn status_text(cache: &Cache, loop_device: Option<&Path>) -> String {
-    let mut lines = cache.status().lines();
-    lines.push(("process".to_owned(), std::process::id().to_string()));
-    lines.extend(loop_device.map(|device| ("loop_device".to_owned(), device.display().to_string())));
-    lines.iter().map(|(name, value)| format!("{name} {value}\n")).collect()
 }
 
 /// Carries out a line of the control file.
@@ -156,18 +180,4 @@ fn carry_out(cache: &Cache, line: &[u8]) -> Result<(), Errno> {
         tracing::warn!("{error}");
         if matches!(error, CacheError::Setting { .. }) { Errno::INVAL } else { Errno::IO }
     })
-}
-
-/// Ends it when a signal asks us to go. While it is used it is served on; a second signal does not wait for that.
-fn end_on_signal(mut signals: Signals, ending: Ending) {
-    std::thread::spawn(move || {
-        let mut arrived = signals.forever();
-        if arrived.next().is_some() {
-            ending.end_by_force();
-        }
-        if arrived.next().is_some() {
-            logging::end();
-            std::process::exit(1);
-        }
-    });
 }
