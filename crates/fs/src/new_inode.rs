@@ -101,8 +101,9 @@ impl Edit<'_> {
         planned: &PlannedInode<'_>,
         first: Option<FirstName<'_>>,
     ) -> Result<InodeItem, TreeError> {
-        if first.is_some() {
-            self.note_inode(tree.id(), planned.id.number);
+        if let Some(first) = &first {
+            let directory = InodeId { tree: tree.id(), number: first.parent };
+            self.note_name(directory, first.name, planned.id.number);
         }
         let item = planned.item(self.generation(), self.now, u32::from(first.is_some()));
         let mut items = vec![(planned.id.key(KeyType::INODE_ITEM, 0), item.as_bytes().to_vec())];

@@ -56,19 +56,30 @@ impl Edit<'_> {
         self.editor.generation()
     }
 
-    /// Notes for the log that an entry comes or goes.
+    /// Notes for the log that an entry comes.
     fn note_entry(&self, place: Place<'_>, index: u64) {
-        self.log_book.note_entry(self.generation(), place.directory, index);
+        self.log_book.note_entry(self.generation(), place.directory, index, name_hash(place.name));
     }
 
-    /// Notes for the log that an inode comes, goes, or gets or loses a name.
-    pub(crate) fn note_inode(&self, tree: RootId, number: ObjectId) {
-        self.log_book.note_inode(self.generation(), InodeId { tree, number });
+    /// Notes for the log that an entry goes.
+    fn note_lost_entry(&self, place: Place<'_>, index: u64) {
+        self.log_book.note_lost_entry(self.generation(), place.directory, index, name_hash(place.name));
+    }
+
+    /// Notes for the log that an inode gets or loses a name.
+    pub(crate) fn note_name(&self, directory: InodeId, name: &[u8], number: ObjectId) {
+        let inode = InodeId { tree: directory.tree, number };
+        self.log_book.note_name(self.generation(), directory, name_hash(name), inode);
+    }
+
+    /// Notes for the log that an inode loses its last name.
+    pub(crate) fn note_gone(&self, tree: RootId, number: ObjectId) {
+        self.log_book.note_gone(self.generation(), InodeId { tree, number });
     }
 
     /// Notes for the log that a directory moves.
-    pub(crate) fn note_moved_directory(&self) {
-        self.log_book.note_moved_directory(self.generation());
+    pub(crate) fn note_moved(&self, directory: InodeId) {
+        self.log_book.note_moved(self.generation(), directory);
     }
 
     /// Notes that the name of a subvolume comes or goes, which no log tells.
@@ -134,7 +145,7 @@ impl Edit<'_> {
         index: u64,
         entry: Entry,
     ) -> Result<(), TreeError> {
-        self.note_entry(place, old_index);
+        self.note_lost_entry(place, old_index);
         self.note_entry(place, index);
         let packed = self.packed_entry(place, entry);
         self.editor.insert(place.tree, &place.directory.key(KeyType::DIR_INDEX, index), &packed)?;
@@ -148,7 +159,7 @@ impl Edit<'_> {
 
     /// Removes an entry from a directory.
     pub(crate) fn remove_entry(&self, place: Place<'_>, index: u64) -> Result<(), TreeError> {
-        self.note_entry(place, index);
+        self.note_lost_entry(place, index);
         self.editor.remove(place.tree, &place.directory.key(KeyType::DIR_INDEX, index))?;
         let key = place.directory.key(KeyType::DIR_ITEM, name_hash(place.name));
         let is_wanted = |_: &DirEntryHeader, name: &[u8]| name == place.name;
@@ -163,7 +174,7 @@ impl Edit<'_> {
         index: u64,
         form: NameForm,
     ) -> Result<(), TreeError> {
-        self.note_inode(place.directory.tree, number);
+        self.note_name(place.directory, place.name, number);
         let (parent, name_len) = (place.directory.number, name_length(place.name));
         let index = U64::new(index);
         match form {
@@ -187,7 +198,7 @@ impl Edit<'_> {
         number: ObjectId,
         form: NameForm,
     ) -> Result<(), TreeError> {
-        self.note_inode(place.directory.tree, number);
+        self.note_name(place.directory, place.name, number);
         let parent = place.directory.number;
         match form {
             NameForm::Ref => {

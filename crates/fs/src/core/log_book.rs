@@ -1,20 +1,20 @@
 //! Changes of the running transaction that the log does not have: ranges of files, and names.
 
 use crate::attributes::InodeId;
+use crate::core::name_groups::{NameChanges, NameGroups};
 use brindle_interval::IntervalSet;
 use brindle_ondisk::Generation;
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
 use brindle_tree::{LogTicket, Unlogged};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// Upper bound on remembered ranges of a file.
 const RANGES_MAX: usize = 4096;
 /// Upper bound on remembered ranges of all files together.
 const ALL_RANGES_MAX: usize = 1 << 18;
-/// Upper bound on remembered changes of names, two or three for each new file: nothing else changes while they are logged,
-/// and for more a commit keeps others waiting for less time.
-const NAMES_MAX: usize = 1 << 14;
+/// Upper bound on remembered changes of names, three for each new file: some 35 MiB.
+const NAMES_MAX: usize = 1 << 18;
 
 /// Changes of the running transaction that the log does not have.
 #[derive(Debug, Default)]
@@ -26,34 +26,15 @@ struct Book {
     generation: Generation,
     files: HashMap<InodeId, Changes>,
     ranges: usize,
-    names: NameChanges,
+    names: NameGroups,
     /// Reason for which no log can tell the names of this transaction.
     names_unlogged: Option<Unlogged>,
     /// Sync of the last entry of each inode that the log has.
     logged: HashMap<InodeId, LogTicket>,
+    /// Directories whose fsync the log has.
+    synced_directories: HashSet<InodeId>,
     /// Sync of the last entry of names.
     names_logged: Option<LogTicket>,
-}
-
-/// Changes of names.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NameChanges {
-    /// Indexes of entries that directories have got or lost.
-    pub(crate) entries: BTreeMap<InodeId, BTreeMap<u64, EntryChange>>,
-    /// Inodes that have come, gone, or got or lost a name.
-    pub(crate) inodes: BTreeSet<InodeId>,
-    /// True if directories have moved: paths of inodes below them have changed.
-    has_moved_directories: bool,
-    count: usize,
-}
-
-/// Change of the entries of a directory at an index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EntryChange {
-    /// An entry has come or gone.
-    Once,
-    /// Several have: one that has come may have the index of another one that has gone.
-    Several,
 }
 
 /// Changes of a file.
@@ -90,50 +71,101 @@ impl LogBook {
         }
     }
 
-    /// An entry of a directory comes or goes: to be called before the tree changes.
-    pub(crate) fn note_entry(&self, generation: Generation, directory: InodeId, index: u64) {
-        let mut book = self.of(generation);
-        let entries = book.names.entries.entry(directory).or_default();
-        let change = if entries.contains_key(&index) { EntryChange::Several } else { EntryChange::Once };
-        entries.insert(index, change);
-        book.count_name(change == EntryChange::Once);
+    /// A directory gets an entry with a name of this hash: to be called before the tree changes.
+    pub(crate) fn note_entry(&self, generation: Generation, directory: InodeId, index: u64, name: u64) {
+        self.of(generation).note_names(|names| names.note_entry(directory, index, name));
     }
 
-    /// An inode comes, goes, gets or loses a name: to be called before the tree changes.
-    pub(crate) fn note_inode(&self, generation: Generation, inode: InodeId) {
+    /// A directory loses an entry: to be called before the tree changes.
+    pub(crate) fn note_lost_entry(&self, generation: Generation, directory: InodeId, index: u64, name: u64) {
         let mut book = self.of(generation);
-        let is_new = book.names.inodes.insert(inode);
-        book.count_name(is_new);
+        let is_due = book.synced_directories.contains(&directory);
+        book.note_names(|names| {
+            names.note_entry(directory, index, name);
+            if is_due {
+                names.note_due(directory, name);
+            }
+        });
     }
 
-    /// A directory moves.
-    pub(crate) fn note_moved_directory(&self, generation: Generation) {
-        self.of(generation).names.has_moved_directories = true;
+    /// An inode gets or loses a name of this hash: to be called before the tree changes.
+    pub(crate) fn note_name(&self, generation: Generation, directory: InodeId, name: u64, inode: InodeId) {
+        let mut book = self.of(generation);
+        let is_due = book.logged.contains_key(&inode);
+        book.note_names(|names| {
+            names.note_name(directory, name, inode);
+            if is_due {
+                names.note_due(directory, name);
+            }
+        });
+    }
+
+    /// An inode loses its last name: to be called before the tree changes.
+    pub(crate) fn note_gone(&self, generation: Generation, inode: InodeId) {
+        self.of(generation).note_names(|names| names.note_gone(inode));
+    }
+
+    /// A directory moves: to be called before the tree changes.
+    pub(crate) fn note_moved(&self, generation: Generation, directory: InodeId) {
+        self.of(generation).note_names(|names| names.note_moved(directory));
     }
 
     /// Names change in a way that no log tells.
     pub(crate) fn give_up_names(&self, generation: Generation, why: Unlogged) {
-        self.of(generation).names_unlogged = Some(why);
-    }
-
-    /// Returns true if the log does not have the names of an inode, or of directories above it, as they are.
-    pub(crate) fn has_new_names(&self, generation: Generation, inode: InodeId) -> bool {
-        let book = self.of(generation);
-        book.names_unlogged.is_some()
-            || book.names.has_moved_directories
-            || book.names.inodes.contains(&inode)
-    }
-
-    /// Returns true if the log does not have all names as they are.
-    pub(crate) fn has_any_new_names(&self, generation: Generation) -> bool {
-        let book = self.of(generation);
-        book.names.count > 0 || book.names_unlogged.is_some()
-    }
-
-    /// The names that the log does not have, which it is about to get: should it not, it is of no use any more.
-    pub(crate) fn take_names(&self, generation: Generation) -> Result<NameChanges, Unlogged> {
         let mut book = self.of(generation);
-        book.names_unlogged.map_or_else(|| Ok(std::mem::take(&mut book.names)), Err)
+        (book.names_unlogged, book.names) = (Some(why), NameGroups::default());
+    }
+
+    /// Returns true if the log does not have the names of one of these inodes as they are.
+    pub(crate) fn has_new_names(&self, generation: Generation, inodes: &[InodeId]) -> bool {
+        let book = self.of(generation);
+        book.names_unlogged.is_some() || inodes.iter().any(|inode| book.names.has(*inode))
+    }
+
+    /// Returns true if the log does not have all entries of a directory.
+    pub(crate) fn has_new_entries(&self, generation: Generation, directory: InodeId) -> bool {
+        let book = self.of(generation);
+        book.names_unlogged.is_some() || book.names.has_entries_in(directory)
+    }
+
+    /// Returns true if names have changed that the log tells otherwise.
+    pub(crate) fn has_due_names(&self, generation: Generation) -> bool {
+        self.of(generation).names.has_due()
+    }
+
+    /// Returns true if directories have moved that the log has elsewhere: paths of inodes below them have changed.
+    pub(crate) fn has_moved_directories(&self, generation: Generation) -> bool {
+        self.of(generation).names.has_moved_directories()
+    }
+
+    /// The changes of names that belong to those of an inode, and of all entries of it if wanted, which the log is about to
+    /// get: should it not, it is of no use any more.
+    pub(crate) fn take_names(
+        &self,
+        generation: Generation,
+        inode: InodeId,
+        with_entries: bool,
+    ) -> Result<NameChanges, Unlogged> {
+        let mut book = self.of(generation);
+        if let Some(why) = book.names_unlogged {
+            return Err(why);
+        }
+        let mut taken = book.names.take(inode);
+        if with_entries {
+            taken.add(book.names.take_entries_in(inode));
+        }
+        Ok(taken)
+    }
+
+    /// The changes of names that the log tells otherwise, with what belongs to them; as [`take_names`](Self::take_names) does.
+    pub(crate) fn take_due_names(&self, generation: Generation) -> Result<NameChanges, Unlogged> {
+        let mut book = self.of(generation);
+        book.names_unlogged.map_or_else(|| Ok(book.names.take_due()), Err)
+    }
+
+    /// An fsync of a directory logs its entries.
+    pub(crate) fn note_synced_directory(&self, generation: Generation, directory: InodeId) {
+        self.of(generation).synced_directories.insert(directory);
     }
 
     /// Sync of the last entry of an inode, if the log has the inode.
@@ -146,7 +178,7 @@ impl LogBook {
         self.of(generation).names_logged
     }
 
-    /// The log has all names as they are.
+    /// The log has the names that were taken.
     pub(crate) fn names_are_logged(&self, generation: Generation, ticket: LogTicket) {
         self.of(generation).names_logged = Some(ticket);
     }
@@ -204,21 +236,14 @@ impl LogBook {
     }
 }
 
-impl NameChanges {
-    /// Returns true if no name has changed.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-}
-
 impl Book {
-    fn count_name(&mut self, is_new: bool) {
-        self.names.count += usize::from(is_new);
-        if self.names.count > NAMES_MAX {
-            self.names_unlogged = Some(Unlogged::Space);
-        }
+    fn note_names(&mut self, note: impl FnOnce(&mut NameGroups)) {
         if self.names_unlogged.is_some() {
-            self.names = NameChanges::default();
+            return;
+        }
+        note(&mut self.names);
+        if self.names.len() > NAMES_MAX {
+            (self.names_unlogged, self.names) = (Some(Unlogged::Space), NameGroups::default());
         }
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod edit;
 pub(crate) mod inode_hold;
 pub(crate) mod inodes;
 pub(crate) mod log_book;
+pub(crate) mod name_groups;
 pub(crate) mod name_state;
 pub(crate) mod orphan_queue;
 pub(crate) mod subvolume_hold;

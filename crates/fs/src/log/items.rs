@@ -5,7 +5,7 @@ use crate::attributes::InodeId;
 use crate::error::FsError;
 use crate::log::FsLog;
 use brindle_ondisk::item::InodeItem;
-use brindle_ondisk::{Key, KeyType};
+use brindle_ondisk::{Item, Key, KeyType, ObjectId};
 use brindle_tree::{LogRange, Readahead, Tree, Unlogged};
 use std::sync::Arc;
 use zerocopy::FromBytes;
@@ -57,5 +57,14 @@ impl FsLog {
         }
         let named = inode.filter(|inode| inode.nlink.get() > 0);
         Ok(Ok(named.map(|inode| Items { id, inode, all })))
+    }
+}
+
+/// Tells the directories of the names in an item of an inode.
+pub(super) fn directories_in(key: &Key, data: &[u8], mut tell: impl FnMut(ObjectId)) {
+    match Item::parse(key, data) {
+        Ok(Item::InodeRef(_)) => tell(ObjectId::new(key.offset())),
+        Ok(Item::InodeExtref(names)) => names.flatten().for_each(|name| tell(name.parent)),
+        _ => {}
     }
 }

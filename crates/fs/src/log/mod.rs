@@ -9,11 +9,16 @@
 //! - *Checksums* of extents that the last commit does not have.
 //! - *Devices* with the data of these extents, which a sync flushes. What was written in place has no extents that tell of
 //!   it: of a file that is not copied on write, all devices.
-//! - *Names* (`names`). A file whose names are those that the last commit or the log has is logged alone. Otherwise all
-//!   names that have changed since are logged with it, those of other files included, while nothing else changes: the
-//!   entries that directories have got and lost, and each inode that came, went, or got another name, with its changed
-//!   extents. So a replay finds the names of one moment, whatever was renamed over what, and nothing that stood for
-//!   something then is taken from it.
+//! - *Names* (`names`). A file whose names, and those of the directories above it, are those that the last commit or the
+//!   log has is logged alone. Otherwise the changes of these names are logged with it, while nothing else changes, and with
+//!   them all that belongs to them: what had one of the names before, other names of the same inodes, the directories that
+//!   they are in and those above, what has left a directory that has gone. Each inode of these is logged with all its names
+//!   and its changed extents. So a replay finds a tree in which no inode has lost a name that it did not give up, none has
+//!   an old one beside a new one, and nothing that stood for something else is taken from it. Changes of other
+//!   names may be in the log or not: files that others make in the same directory cost an fsync nothing (`core::name_groups`).
+//!   But what the log tells already is kept right, as the kernel's btrfs does: the new name of a file that was synced, or what has
+//!   left a directory that was, goes along with the next fsync.
+//!   The fsync of a directory logs all entries that it has got or lost, and those of new directories below.
 //!
 //! An operation notes what it is about to change before the trees change, and an fsync looks into the notes after it has
 //! copied items: what it has copied is not newer than the notes.
@@ -36,6 +41,7 @@ use brindle_ondisk::KeyType;
 use brindle_tree::{LogChange, LogTicket, Logging, Tree, Unlogged};
 use brindle_volume::DeviceSet;
 use items::Items;
+use names::Wanted;
 use std::sync::Arc;
 
 /// Attempts to log a file whose names go on changing.
@@ -70,9 +76,10 @@ impl FsLog {
         let _timing = self.core.pool().time_sync();
         self.sync_logged(|| {
             let logging = self.core.pool().begin_logging()?;
-            let has_new_names = self.core.log_book.has_any_new_names(logging.generation());
+            self.core.log_book.note_synced_directory(logging.generation(), directory);
+            let has_new_entries = self.core.log_book.has_new_entries(logging.generation(), directory);
             drop(logging);
-            if has_new_names && let Err(why) = self.log_names()? {
+            if has_new_entries && let Err(why) = self.log_names(directory, Wanted::Entries)? {
                 return Ok(Err(why));
             }
             self.log_inode(&self.core.inode(directory))
@@ -118,11 +125,13 @@ impl FsLog {
 
     /// Enters an inode into the log; `None` if nothing of it has changed since what is durable.
     fn log_inode(&self, inode: &Arc<Inode>) -> Result<Logged<Option<LogTicket>>, FsError> {
-        for _ in 0..ATTEMPTS {
-            match self.log_alone(inode)? {
+        for attempt in 0..ATTEMPTS {
+            // Those that others change meanwhile are for the next one.
+            let takes_due = attempt == 0;
+            match self.log_alone(inode, takes_due)? {
                 Ok(Alone::Entered(ticket)) => return Ok(Ok(ticket)),
                 Ok(Alone::NewNames) => {
-                    if let Err(why) = self.log_names()? {
+                    if let Err(why) = self.log_names(inode.id(), Wanted::Names)? {
                         return Ok(Err(why));
                     }
                 }
@@ -132,8 +141,9 @@ impl FsLog {
         Ok(Err(Unlogged::Names))
     }
 
-    /// Enters an inode into the log whose names are those that the last commit or the log has.
-    fn log_alone(&self, inode: &Arc<Inode>) -> Result<Logged<Alone>, FsError> {
+    /// Enters an inode into the log whose names are those that the last commit or the log has. If names that are due have
+    /// to go along, the inode waits.
+    fn log_alone(&self, inode: &Arc<Inode>, takes_due: bool) -> Result<Logged<Alone>, FsError> {
         let id = inode.id();
         let _entry = inode.data.shared();
         let _turn = inode.data.writeback_turn();
@@ -147,7 +157,12 @@ impl FsLog {
         // After a crash there is no inode without a name.
         let Some(items) = items else { return Ok(Ok(Alone::Entered(None))) };
         // Looked at after the items were copied: names that change meanwhile are noted before the trees change.
-        if self.core.log_book.has_new_names(generation, id) {
+        let mut with_names = vec![id];
+        if self.core.log_book.has_moved_directories(generation) {
+            with_names.extend(self.directories_above(id)?);
+        }
+        let has_due = takes_due && self.core.log_book.has_due_names(generation);
+        if has_due || self.core.log_book.has_new_names(generation, &with_names) {
             return Ok(Ok(Alone::NewNames));
         }
         // An entry of names, if there is one, may tell where it is.

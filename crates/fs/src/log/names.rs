@@ -1,38 +1,129 @@
 //! Changed names for the log.
 
 use super::Logged;
+use super::items::directories_in;
 use crate::attributes::InodeId;
-use crate::core::log_book::EntryChange;
-use crate::core::log_book::NameChanges;
+use crate::core::name_groups::{EntryChange, NameChanges};
 use crate::error::FsError;
 use crate::log::FsLog;
 use brindle_ondisk::item::DirLogItem;
-use brindle_ondisk::{Key, KeyType};
-use brindle_tree::{LogChange, LogRange, Logging, Unlogged};
+use brindle_ondisk::{Generation, Key, KeyType, ObjectId};
+use brindle_tree::{LogChange, LogRange, Logging, Readahead, Tree, Unlogged};
 use brindle_volume::DeviceSet;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use zerocopy::IntoBytes;
 
+/// Upper bound on the changes of names of one log entry, two for each new file: nothing else changes while they are logged,
+/// and for more a commit keeps others waiting for less time.
+const CHANGES_MAX: usize = 1 << 14;
+
+/// Names that an fsync has to log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Those of the inode, and what belongs to them.
+    Names,
+    /// Also all entries of the inode, a directory, and those of directories that have come to be below it.
+    Entries,
+}
+
 impl FsLog {
-    /// Enters all changed names into the log, with the inodes that they belong to. Nothing else changes meanwhile.
-    pub(super) fn log_names(&self) -> Result<Logged<()>, FsError> {
+    /// Enters changed names into the log: those of an inode, and whatever they need to be found. Nothing else changes
+    /// meanwhile.
+    pub(super) fn log_names(&self, inode: InodeId, wanted: Wanted) -> Result<Logged<()>, FsError> {
+        // Brings the blocks into memory, so that no device is waited for below.
+        self.directories_above(inode)?;
         let logging = self.core.pool().begin_logging_alone()?;
         let generation = logging.generation();
-        let names = match self.core.log_book.take_names(generation) {
-            Ok(names) => names,
-            Err(why) => return Ok(Err(why)),
+        let names = match self.take_names(generation, inode, wanted) {
+            Ok(Ok(names)) => names,
+            Ok(Err(why)) => {
+                // Some may be noted nowhere any more.
+                self.core.log_book.give_up_names(generation, why);
+                return Ok(Err(why));
+            }
+            Err(error) => {
+                self.core.log_book.give_up_names(generation, Unlogged::Names);
+                return Err(error);
+            }
         };
         // Another fsync was first, and has logged them.
-        if names.is_empty() {
+        if names.count() == 0 {
             return Ok(Ok(()));
         }
         let entered = self.enter_names(&logging, &names);
         if !matches!(entered, Ok(Ok(()))) {
-            // They are noted nowhere any more.
             let why = if let Ok(Err(why)) = &entered { *why } else { Unlogged::Names };
             self.core.log_book.give_up_names(generation, why);
         }
         entered
+    }
+
+    /// The changes of the names of an inode, and those that are due, with those of all directories above, and of directories
+    /// and inodes that these bring along: a replay of these alone leaves a tree.
+    fn take_names(
+        &self,
+        generation: Generation,
+        inode: InodeId,
+        wanted: Wanted,
+    ) -> Result<Logged<NameChanges>, FsError> {
+        let mut all = match self.core.log_book.take_due_names(generation) {
+            Ok(due) => due,
+            Err(why) => return Ok(Err(why)),
+        };
+        let mut seen: BTreeSet<(InodeId, bool)> = BTreeSet::new();
+        let of_due = all.inodes.iter().chain(all.entries.keys()).map(|inode| (*inode, false));
+        let mut next: Vec<(InodeId, bool)> = of_due.collect();
+        next.push((inode, wanted == Wanted::Entries));
+        while let Some((inode, with_entries)) = next.pop() {
+            if !seen.insert((inode, with_entries)) {
+                continue;
+            }
+            let taken = match self.core.log_book.take_names(generation, inode, with_entries) {
+                Ok(taken) => taken,
+                Err(why) => return Ok(Err(why)),
+            };
+            let tree = self.core.tree(inode.tree)?;
+            let above = self.parents(&tree, inode)?.into_iter().chain(taken.entries.keys().copied());
+            next.extend(above.map(|directory| (directory, false)));
+            next.extend(taken.inodes.iter().map(|inode| (*inode, with_entries)));
+            all.add(taken);
+            if all.count() > CHANGES_MAX {
+                return Ok(Err(Unlogged::Space));
+            }
+        }
+        Ok(Ok(all))
+    }
+
+    /// All directories above an inode, by any of its names.
+    pub(super) fn directories_above(&self, inode: InodeId) -> Result<Vec<InodeId>, FsError> {
+        let tree = self.core.tree(inode.tree)?;
+        let mut seen = BTreeSet::new();
+        let mut next = self.parents(&tree, inode)?;
+        while let Some(directory) = next.pop() {
+            if seen.insert(directory) {
+                next.extend(self.parents(&tree, directory)?);
+            }
+        }
+        Ok(seen.into_iter().collect())
+    }
+
+    /// Directories in which an inode has names; the root of a subvolume has none.
+    fn parents(&self, tree: &Arc<Tree>, inode: InodeId) -> Result<Vec<InodeId>, FsError> {
+        let mut found = Vec::new();
+        if inode.number == ObjectId::FIRST_FREE {
+            return Ok(found);
+        }
+        let mut cursor = self.core.pool().cursor(tree, Readahead::None);
+        cursor.seek(&inode.key(KeyType::INODE_REF, 0))?;
+        while let Some((key, data)) = cursor
+            .item()
+            .filter(|(key, _)| key.objectid == inode.number && key.item_type <= KeyType::INODE_EXTREF)
+        {
+            directories_in(&key, data, |number| found.push(InodeId { number, ..inode }));
+            cursor.next()?;
+        }
+        Ok(found)
     }
 
     fn enter_names(&self, logging: &Logging<'_>, names: &NameChanges) -> Result<Logged<()>, FsError> {

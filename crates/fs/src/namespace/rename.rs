@@ -358,7 +358,7 @@ impl Edit<'_> {
             Some(below) => self.add_root_reference(moved.to, below, moved.new.index),
             None => {
                 if moved.child.entry.kind == FileType::Directory {
-                    self.note_moved_directory();
+                    self.note_moved(moved.child.inode.id());
                 }
                 self.add_name(moved.to, moved.number(), moved.new.index, moved.new.form)?;
                 self.inode(moved.to.tree, moved.number(), |item| item.ctime = self.now)

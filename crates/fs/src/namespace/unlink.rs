@@ -213,6 +213,10 @@ impl Edit<'_> {
 
     /// The same, where the directory's entry stands for something else by now.
     pub(crate) fn lose_inode_name(&self, place: Place<'_>, leaving: &Leaving<'_>) -> Result<(), TreeError> {
+        self.note_name(place.directory, place.name, leaving.number);
+        if leaving.is_last() {
+            self.note_gone(place.directory.tree, leaving.number);
+        }
         if let Fate::Goes(_) = leaving.fate {
             return self.remove_inode(place.tree, leaving.number);
         }
@@ -228,7 +232,6 @@ impl Edit<'_> {
 
     /// Removes all items of an inode, and what they refer to.
     pub(crate) fn remove_inode(&self, tree: &Tree, number: ObjectId) -> Result<(), TreeError> {
-        self.note_inode(tree.id(), number);
         let mut dropped = Vec::new();
         let first = Key::new(number, KeyType(0), 0);
         let last = Key::new(number, KeyType(u8::MAX), u64::MAX);

@@ -2,6 +2,7 @@
 
 use super::CrashGuarantees;
 use super::history::{History, RecordedOperation};
+use super::names::Names;
 use crate::manifest::{Entry, Kind, Manifest, Time};
 use crate::model::{InodePlace, Model, ModelEntry, TreePath};
 use crate::operations::Operation;
@@ -34,14 +35,16 @@ impl History {
         if is_commit_of_all || !guarantees.fsyncs_are_kept {
             return Err(words(&differences));
         }
-        let mixture = Mixture { since: &since, found, point, guarantees };
-        match mixture.first_difference() {
-            Some(difference) => Err(difference),
-            None if guarantees.names_are_of_one_moment && !mixture.has_names_of_one_moment() => {
-                Err(format!("names were never so together: {}", mixture.closest_names()))
-            }
-            None => Ok(None),
+        let walks = since.iter().map(|step| step.model.walk()).collect();
+        let mixture = Mixture { since: &since, walks, found, point, guarantees };
+        if guarantees.names_follow_operations {
+            let was_so = |place: Option<InodePlace>, entry: &Entry| match place {
+                Some(place) => mixture.was_so(place, entry),
+                None => entry.kind == Kind::Directory,
+            };
+            return Names::new(&since, &mixture.walks).judge(point, found, was_so).map(|()| None);
         }
+        mixture.first_difference().map_or(Ok(None), Err)
     }
 }
 
@@ -58,28 +61,12 @@ fn words(differences: &[(usize, String)]) -> String {
     each.collect::<Vec<String>>().join("; ")
 }
 
-/// A name, and the first name of the same inode if that is another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Name<'m> {
-    path: &'m [u8],
-    is_directory: bool,
-    same_as: Option<&'m [u8]>,
-}
-
-/// All names of a tree.
-fn names(tree: &Manifest) -> BTreeSet<Name<'_>> {
-    let names = tree.entries().map(|entry| Name {
-        path: &entry.path,
-        is_directory: entry.kind == Kind::Directory,
-        same_as: entry.same_as.as_deref(),
-    });
-    names.collect()
-}
-
 /// A tree in which each path may be as it was at a time of its own.
 struct Mixture<'a> {
     /// From the last commit on.
     since: &'a [&'a RecordedOperation],
+    /// Names after each.
+    walks: Vec<Vec<ModelEntry<'a>>>,
     found: &'a Manifest,
     point: usize,
     guarantees: CrashGuarantees,
@@ -92,39 +79,6 @@ impl Mixture<'_> {
             paths.extend(step.expectation().manifest().entries().map(|entry| &entry.path[..]));
         }
         paths.into_iter().find_map(|path| self.difference_at(path))
-    }
-
-    /// Returns true if the names found are those after a step, not before the last fsync of a directory.
-    fn has_names_of_one_moment(&self) -> bool {
-        let found = names(self.found);
-        self.moments().any(|step| names(step.expectation().manifest()) == found)
-    }
-
-    /// Steps whose names may be found.
-    fn moments(&self) -> impl Iterator<Item = &RecordedOperation> {
-        let is_synced_directory = |step: &&RecordedOperation| match &step.operation {
-            Operation::SyncFile { path } if step.is_done(self.point) => {
-                let entry = step.expectation().manifest().entry(path.bytes());
-                entry.is_some_and(|entry| entry.kind == Kind::Directory)
-            }
-            _ => false,
-        };
-        let first = self.since.iter().rposition(is_synced_directory).unwrap_or(0);
-        self.since[first..].iter().copied()
-    }
-
-    /// Differences from the moment whose names are most like those found.
-    fn closest_names(&self) -> String {
-        let found = names(self.found);
-        let differences = self.moments().map(|step| {
-            let expected = names(step.expectation().manifest());
-            let words = |name: &Name<'_>, what: &str| format!("{what} {}", TreePath::new(name.path));
-            let missing = expected.difference(&found).map(|name| words(name, "missing"));
-            missing
-                .chain(found.difference(&expected).map(|name| words(name, "unexpected")))
-                .collect::<Vec<_>>()
-        });
-        differences.min_by_key(Vec::len).unwrap_or_default().join(", ")
     }
 
     fn difference_at(&self, path: &[u8]) -> Option<String> {
@@ -160,31 +114,42 @@ impl Mixture<'_> {
     /// Returns true if an inode that has had this path, and may have it because a directory above it moved, was so since
     /// it was last synced, by whatever path.
     fn was_elsewhere(&self, path: &TreePath, found: &Entry) -> bool {
-        let walks: Vec<Vec<ModelEntry<'_>>> = self.since.iter().map(|step| step.model.walk()).collect();
-        let holders: BTreeSet<InodePlace> = walks
-            .iter()
-            .flatten()
-            .filter(|entry| entry.path == *path)
-            .filter_map(|entry| entry.place)
-            .collect();
-        holders.into_iter().any(|holder| {
-            let paths = |number: usize| {
-                walks[number].iter().filter(move |entry| entry.place == Some(holder)).map(|entry| &entry.path)
-            };
-            let is_sync = |number: &usize| match &self.since[*number].operation {
-                Operation::SyncFile { path } => {
-                    self.since[*number].is_done(self.point) && paths(*number).any(|holder| holder == path)
-                }
-                _ => false,
-            };
-            let first = (0..walks.len()).rev().find(is_sync).unwrap_or(0);
-            (first..walks.len()).any(|number| {
+        let all = self.walks.iter().flatten().filter(|entry| entry.path == *path);
+        let holders: BTreeSet<InodePlace> = all.filter_map(|entry| entry.place).collect();
+        holders.into_iter().any(|holder| self.was_so(holder, found))
+    }
+
+    /// Returns true if an inode was so since it was last synced, by whatever path.
+    fn was_so(&self, holder: InodePlace, found: &Entry) -> bool {
+        let paths = |number: usize| {
+            let all = self.walks[number].iter().filter(move |entry| entry.place == Some(holder));
+            all.map(|entry| &entry.path)
+        };
+        let is_sync = |number: &usize| match &self.since[*number].operation {
+            Operation::SyncFile { path } => {
+                self.since[*number].is_done(self.point) && paths(*number).any(|holder| holder == path)
+            }
+            _ => false,
+        };
+        let first = (0..self.walks.len()).rev().find(is_sync).unwrap_or(0);
+        let is_one = |ignores_contents| {
+            (first..self.walks.len()).any(|number| {
                 paths(number).any(|other| {
                     let found = Entry { path: other.bytes().to_vec(), ..found.clone() };
-                    self.is_version(other, self.since[number], Some(&found), false)
+                    self.is_version(other, self.since[number], Some(&found), ignores_contents)
                 })
             })
-        })
+        };
+        let is_rewritten = || {
+            let payload = |number: usize| {
+                let entry =
+                    self.since[number].expectation().manifest().entry(paths(number).next()?.bytes())?;
+                Some((&entry.kind, entry.size))
+            };
+            let payloads: Vec<_> = (first..self.walks.len()).map(payload).collect();
+            !self.guarantees.commits_only_when_asked && payloads.windows(2).any(|pair| pair[0] != pair[1])
+        };
+        is_one(false) || (is_rewritten() && is_one(true))
     }
 
     fn is_version(

@@ -52,7 +52,7 @@ pub(super) struct Script {
 }
 
 impl RecordedOperation {
-    fn new(operation: Operation, start: usize, end: Option<usize>, model: Model) -> Self {
+    pub(super) fn new(operation: Operation, start: usize, end: Option<usize>, model: Model) -> Self {
         Self { operation, start, end, is_refused: false, model, expectation: OnceLock::new() }
     }
 

@@ -22,6 +22,7 @@
 mod allowed;
 mod faults;
 mod history;
+mod names;
 mod state;
 mod tally;
 mod test;
@@ -98,8 +99,9 @@ pub struct CrashGuarantees {
     /// Commits happen only on request, so that every state after a crash is a requested one. Otherwise each path may
     /// be as it was at any time since, and bytes that were written since may be there or not.
     pub commits_only_when_asked: bool,
-    /// The names found are those of one moment, not before the last fsync of a directory.
-    pub names_are_of_one_moment: bool,
+    /// The names found are those of some operations, none without those before that it builds on, and among them all that
+    /// fsyncs made durable. Otherwise each name may be as it was at a time of its own.
+    pub names_follow_operations: bool,
     /// An fsync that is no commit makes its file durable. Otherwise, as after the loss of a device that alone held the log,
     /// everything is as it was at one moment, not before the last commit.
     pub fsyncs_are_kept: bool,
@@ -112,7 +114,7 @@ impl Default for CrashGuarantees {
             fsync_commits: true,
             snapshot_commits: false,
             commits_only_when_asked: true,
-            names_are_of_one_moment: false,
+            names_follow_operations: false,
             fsyncs_are_kept: true,
         }
     }

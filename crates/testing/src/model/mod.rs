@@ -186,7 +186,7 @@ impl Subvolume {
 
 impl InodePlace {
     /// The top directory.
-    const TOP: Self = Self { subvolume: TOP, ino: ROOT_INO };
+    pub(crate) const TOP: Self = Self { subvolume: TOP, ino: ROOT_INO };
 
     /// The inode behind a name in this place; a placeholder has none.
     fn below(self, child: Child) -> Option<Self> {

@@ -272,14 +272,14 @@ impl Subject for LibrarySubject {
                 fsync_commits: false,
                 snapshot_commits: false,
                 commits_only_when_asked: false,
-                names_are_of_one_moment: true,
+                names_follow_operations: true,
                 fsyncs_are_kept: true,
             }
         } else {
             CrashGuarantees {
                 fsync_commits: !self.logs,
                 snapshot_commits: true,
-                names_are_of_one_moment: true,
+                names_follow_operations: true,
                 ..CrashGuarantees::default()
             }
         }

@@ -5,6 +5,7 @@ mod copies;
 mod fewer;
 mod kernel;
 mod modelled;
+mod names;
 mod ours;
 mod renumbered;
 mod reserve;
