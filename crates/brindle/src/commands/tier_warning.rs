@@ -74,7 +74,7 @@ pub(crate) fn of_new(report: &MkfsReport, what: &str) {
     DataFacts { kinds, fast, bulk, is_classic: false }.warn(what);
 }
 
-/// Notes on the metadata of a pool that was made: what more fast devices would give.
+/// Notes on the metadata of a pool that was made: gains by more fast devices, and by a log with fewer copies.
 pub(crate) fn notes_of_new(report: &MkfsReport) -> Vec<String> {
     let count = |class| report.devices.iter().filter(|device| device.class == class).count();
     let (found, class) = (count(PlacementClass::Fast), PlacementClass::Fast);
@@ -86,7 +86,13 @@ pub(crate) fn notes_of_new(report: &MkfsReport) -> Vec<String> {
         found,
     };
     let of_copies = metadata.map(shortage).filter(|shortage| shortage.copies().is_some());
-    of_copies.map(|shortage| shortage.to_string()).collect()
+    let mut notes: Vec<String> = of_copies.map(|shortage| shortage.to_string()).collect();
+    if !notes.is_empty() {
+        let on_flash = "an fsync writes to a disk too, for the log has as many copies as other metadata; fsyncs at the speed of \
+                        flash: `brindle property set MOUNTPOINT log_profile single`, which `brindle tier status` explains";
+        notes.push(on_flash.to_owned());
+    }
+    notes
 }
 
 #[cfg(test)]

@@ -75,3 +75,19 @@ fn a_pool_made_with_one_fast_device_says_what_another_one_would_give() {
         "{said}"
     );
 }
+
+#[test]
+fn mkfs_tells_that_fsyncs_write_to_a_disk_where_one_fast_device_has_one_copy() {
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let notes = |classes: &[&str]| {
+        let device = |(number, class)| format!("{}/{number}{class}", text(scratch.path()));
+        let devices: Vec<String> = classes.iter().enumerate().map(device).collect();
+        let mkfs = ["mkfs", "-f", "--json", "--size", "512M", "-d", "raid1", "-m", "raid1"];
+        let words = mkfs.into_iter().chain(devices.iter().map(String::as_str));
+        let report: Value = serde_json::from_str(&brindle_prints(words)).expect("JSON");
+        report["notes"].to_string()
+    };
+    assert!(notes(&[":fast", ":bulk", ":bulk"]).contains("log_profile single"));
+    assert_eq!(notes(&[":fast", ":fast", ":bulk", ":bulk"]), "[]");
+    assert_eq!(notes(&[":bulk", ":bulk"]), "[]");
+}
