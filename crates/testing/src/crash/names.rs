@@ -2,12 +2,12 @@
 //!
 //! An operation changes what some names stand for. It builds on each earlier one that
 //! - changed one of these names, or a name of an inode that it gives or takes a name,
-//! - made or moved a directory above these names,
+//! - made or moved a directory above these names, up to the root of their subvolume,
 //! - changed a name in a directory that it removes.
 //!
 //! Those on subvolumes build on all before them. A set of operations that is complete in this sense leaves a tree of its
 //! own, whatever the others did. An fsync makes durable all that has changed the names of its inode and of the directories
-//! above, and of a directory all its entries, with what these build on; what else is durable is not said.
+//! above it in its subvolume, and of a directory all its entries, with what these build on; what else is durable is not said.
 
 use super::history::RecordedOperation;
 use crate::manifest::{Entry, Kind, Manifest};
@@ -56,7 +56,7 @@ pub(super) struct Names<'a> {
     inodes: Vec<BTreeSet<InodePlace>>,
 }
 
-/// The names in a walk, and the directories above each inode.
+/// The names in a walk, and the directories above each inode in its subvolume.
 fn slots(walk: &[ModelEntry<'_>]) -> (Slots, HashMap<InodePlace, BTreeSet<InodePlace>>) {
     let places: HashMap<&TreePath, InodePlace> =
         walk.iter().filter_map(|entry| Some((&entry.path, entry.place?))).collect();
@@ -66,8 +66,12 @@ fn slots(walk: &[ModelEntry<'_>]) -> (Slots, HashMap<InodePlace, BTreeSet<InodeP
         let directory = places[&directory];
         let is_directory = entry.inode.is_none_or(|inode| inode.kind() == Kind::Directory);
         slots.insert((directory, name.to_vec()), (entry.place, is_directory));
-        let mut these = above.get(&directory).cloned().unwrap_or_default();
-        these.insert(directory);
+        let mut these = BTreeSet::new();
+        // Where a subvolume lies is told by commits alone.
+        if !entry.is_root {
+            these.extend(above.get(&directory).into_iter().flatten());
+            these.insert(directory);
+        }
         above.entry(entry.place.unwrap_or(directory)).or_default().extend(these);
     }
     (slots, above)
