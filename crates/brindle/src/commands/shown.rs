@@ -65,8 +65,8 @@ pub(crate) fn print_path(path: &Path) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Ends it when a signal asks us to go. While it is used it is served on; a second signal does not wait for that.
-fn end_on_signal(mut signals: Signals, ending: Ending) {
+/// Ends a mount that shows a device when a signal asks us to go. While it is used it is served on; a second signal does not wait for that.
+pub(crate) fn end_on_signal(mut signals: Signals, ending: Ending) {
     std::thread::spawn(move || {
         let mut arrived = signals.forever();
         if arrived.next().is_some() {

@@ -9,7 +9,7 @@
 //! directory that was synced. It goes along with the next fsync, of whatever file: a program that has synced a file, given it its
 //! last name, and syncs another one that refers to it, finds both.
 //!
-//! What a group needs to be found (the directories above its names) is another matter, which takes the trees (`log::names`).
+//! The directories above its names, without which a group is not found, are looked for in the trees (`log::names`).
 
 use crate::attributes::InodeId;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

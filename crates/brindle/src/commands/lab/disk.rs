@@ -2,10 +2,11 @@
 
 use crate::commands::mount::background;
 use crate::commands::quantity::parse_size;
+use crate::commands::shown::end_on_signal;
 use crate::commands::usage::OrWrongUsage;
 use crate::{logging, output};
 use anyhow::{Context, Result};
-use brindle_lab::{Client, DiskOptions, Ending, Model, serve};
+use brindle_lab::{Client, DiskOptions, Model, serve};
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -123,18 +124,4 @@ fn serve_disk(command: &DiskCommand, model: Model) -> Result<ExitCode> {
     tracing::info!("serving {}, a modelled {}", path.display(), options.model);
     disk.wait()?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Ends the disk when a signal asks us to go. While it is used it is served on; a second signal does not wait for that.
-fn end_on_signal(mut signals: Signals, ending: Ending) {
-    std::thread::spawn(move || {
-        let mut arrived = signals.forever();
-        if arrived.next().is_some() {
-            ending.end_by_force();
-        }
-        if arrived.next().is_some() {
-            logging::end();
-            std::process::exit(1);
-        }
-    });
 }
