@@ -95,14 +95,23 @@ fn claim_image_now(file: &File, path: &Path) -> Result<(), DeviceError> {
 
 /// The process that has locked a file, by its id and its command, if the caller may see it.
 fn holder_of(file: &File) -> Option<String> {
-    const SHOWN_MAX: usize = 120;
     let inode = file.metadata().ok()?.ino().to_string();
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     let process = locks.lines().find_map(|line| lock_on(line, &inode))?;
     let words = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
+    Some(format!("process {process} ({})", shown_command(&words)))
+}
+
+/// A command line of `/proc` as one line; the end of a very long one is left out, and the dots tell it.
+fn shown_command(words: &[u8]) -> String {
+    const CHARACTERS_MAX: usize = 400;
     let words: Vec<_> = words.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
-    let command: String = words.join(" ").trim_end().chars().take(SHOWN_MAX).collect();
-    Some(format!("process {process} ({command})"))
+    let command = words.join(" ");
+    let command = command.trim_end();
+    match command.char_indices().nth(CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}...", &command[..end]),
+        None => command.to_owned(),
+    }
 }
 
 /// The process of a line of `/proc/locks`, if it is that of a lock by flock(2) on this inode, which is held.
@@ -127,4 +136,17 @@ fn loop_device_of(path: &Path) -> Option<String> {
 fn is_anchor(loop_device: &str) -> bool {
     let limit = std::fs::read_to_string(format!("/sys/block/{loop_device}/loop/sizelimit"));
     limit.is_ok_and(|limit| limit.trim().parse() == Ok(ANCHOR_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown_command;
+
+    #[test]
+    fn commands_are_shown_whole_and_very_long_ones_end_with_dots() {
+        let image = format!("/tmp/{}/disk.img", "a".repeat(150));
+        let words = format!("brindle\0mount\0{image}\0/mnt\0");
+        assert_eq!(shown_command(words.as_bytes()), format!("brindle mount {image} /mnt"));
+        assert_eq!(shown_command("é".repeat(500).as_bytes()), "é".repeat(400) + "...");
+    }
 }
