@@ -346,6 +346,15 @@ impl Mounted {
         Ok(call::set::<verb::Snapshot>(&self.file, request))
     }
 
+    /// Has the kernel write back what it holds. That some of it, at any time since the last sync, found no room is for its
+    /// writers to hear.
+    fn hand_over(&self) -> rustix::io::Result<()> {
+        match rustix::fs::syncfs(&self.file) {
+            Err(Errno::NOSPC | Errno::DQUOT) => Ok(()),
+            done => done,
+        }
+    }
+
     /// Makes a snapshot of a subvolume in this directory.
     pub fn snapshot(&self, source: &Self, name: &[u8], is_read_only: bool) -> Result<(), ControlError> {
         self.snapshot_in(source, name, is_read_only, &[])
@@ -362,7 +371,7 @@ impl Mounted {
         let what = "make a snapshot";
         let stat = source.subvolume_root()?;
         // What the kernel holds back of the source is to be in the snapshot.
-        self.explain(what, rustix::fs::syncfs(&source.file))?;
+        self.explain(what, source.hand_over())?;
         let flags = if is_read_only { READ_ONLY } else { 0 };
         let answer = match self.kind {
             Kind::Brindle => self.make_in(stat, flags, name, groups)?,
@@ -411,7 +420,7 @@ impl Mounted {
     pub fn set_read_only(&self, is_read_only: bool) -> Result<(), ControlError> {
         let what = "subvolume flags";
         // What the kernel holds back could not be written any more.
-        self.explain(what, rustix::fs::syncfs(&self.file))?;
+        self.explain(what, self.hand_over())?;
         let flags = if is_read_only { READ_ONLY } else { 0 };
         let answer = call::set::<verb::SubvolumeSetFlags>(&self.file, flags);
         self.explain(what, answer)

@@ -81,6 +81,11 @@ impl Handle {
         self.is_synchronous
     }
 
+    /// Returns true if reads and writes go past the kernel's page cache.
+    pub(crate) fn is_past_cache(&self) -> bool {
+        self.is_past_cache
+    }
+
     /// Returns true if a write by this handle goes past the kernel's page cache, which another opening may be filling.
     pub(crate) fn writes_behind_cache(&self) -> bool {
         self.is_past_cache && self.file.inode().is_cached_by_host()

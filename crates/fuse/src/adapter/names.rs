@@ -82,7 +82,7 @@ impl Adapter {
     }
 
     fn created(&self, (stat, handle): (Stat, u64), flags: OFlags) -> (Entry, Opened) {
-        let is_past_cache = self.operations.nodes.is_incoming(stat.node);
+        let is_past_cache = self.operations.files.is_past_cache(handle);
         (self.entry(&stat), Opened { handle, answers: open_answers(flags, is_past_cache) })
     }
 }

@@ -109,6 +109,11 @@ impl Files {
         self.handles.written(only)
     }
 
+    /// Returns true if reads and writes by this handle go past the kernel's page cache.
+    pub(crate) fn is_past_cache(&self, handle: u64) -> bool {
+        self.handles.get(handle).is_some_and(|handle| handle.is_past_cache())
+    }
+
     /// Returns true if pages of the kernel's cache may have become older than what was written by this handle: another
     /// opening may have filled them while the write was under way.
     pub(crate) fn writes_behind_cache(&self, handle: u64) -> bool {

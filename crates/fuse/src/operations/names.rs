@@ -99,7 +99,7 @@ impl Names {
         new: &NewInode<'_>,
         how: Opened,
     ) -> Result<(Stat, u64), Errno> {
-        let how = self.opened_in(parent, how);
+        let how = self.opened_in(parent, how)?;
         let parent = self.nodes.inode(parent)?;
         let (made, file) = number(self.filesystem.create_open(parent, name, new))?;
         let handle = self.files.add(file, how);
@@ -118,7 +118,7 @@ impl Names {
         new: &NewInode<'_>,
         how: Opened,
     ) -> Result<(Stat, u64), Errno> {
-        let how = self.opened_in(parent, how);
+        let how = self.opened_in(parent, how)?;
         let (made, hold) = number(self.filesystem.create_unnamed(self.nodes.inode(parent)?, new))?;
         let file = match number(self.filesystem.open_known(&made)) {
             Ok(file) => file,
@@ -133,9 +133,10 @@ impl Names {
     }
 
     /// Way in which a file is opened that is made in this directory.
-    fn opened_in(&self, parent: u64, mut how: Opened) -> Opened {
-        how.is_past_cache |= self.nodes.is_incoming(parent);
-        how
+    fn opened_in(&self, parent: u64, mut how: Opened) -> Result<Opened, Errno> {
+        how.is_past_cache |= self.nodes.is_incoming(parent)
+            || how.writes && self.openings.is_near_limit(self.nodes.inode(parent)?.tree);
+        Ok(how)
     }
 
     /// Gives a node one more name. The kernel is told of it once more.

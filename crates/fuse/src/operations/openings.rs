@@ -7,10 +7,14 @@ use super::nodes::Nodes;
 use crate::errno::number;
 use crate::handles::Opened;
 use crate::permission::Caller;
-use brindle_fs::{AttributeChange, Attributes, Filesystem, InodeFlags};
+use brindle_fs::{AttributeChange, Attributes, Filesystem, InodeFlags, RootId};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::sync::Arc;
+
+/// Room below a limit of quotas from which on writes are handed over at once. The kernel's cache takes contents for which there may be
+/// no room any more: of a mount by FUSE a hundredth of what may be dirty, which is a fifth of the memory.
+const NEAR_LIMIT_BYTES: u64 = 256 << 20;
 
 /// Openings of files.
 #[derive(Debug)]
@@ -44,7 +48,8 @@ impl Openings {
         let is_marked = attributes.flags.contains(InodeFlags::SYNC);
         let mut how = Opened::from(flags);
         how.is_synchronous |= is_marked;
-        let is_past_cache = is_marked && how.writes || self.nodes.is_incoming(node);
+        let is_past_cache = how.writes && (is_marked || self.is_near_limit(attributes.id.tree))
+            || self.nodes.is_incoming(node);
         how.is_past_cache |= is_past_cache;
         let handle = self.files.open_known(&attributes, how)?;
         if is_truncated {
@@ -56,6 +61,12 @@ impl Openings {
             self.invalidations.note_write(node);
         }
         Ok((handle, is_past_cache))
+    }
+
+    /// Returns true if files of a subvolume are to be written past the kernel's cache, so that write(2) itself gets `EDQUOT`. What the
+    /// cache has taken is refused too late: close(2) knows `ENOSPC` and `EIO` alone.
+    pub(super) fn is_near_limit(&self, subvolume: RootId) -> bool {
+        self.filesystem.pool().is_near_quota_limit(subvolume, NEAR_LIMIT_BYTES)
     }
 
     /// Ends the use of a handle. A request that still uses it closes the file when it is done.

@@ -7,6 +7,7 @@ mod kernels_rules;
 mod killed;
 mod limits;
 mod nameless;
+mod quotas;
 mod reading;
 mod receiving;
 mod replacing;

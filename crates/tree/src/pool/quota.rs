@@ -175,6 +175,11 @@ impl Pool {
         Ok(claim()??)
     }
 
+    /// Returns true if a subvolume could not have `bytes` more bytes for a limit; by the numbers that are known, without a commit.
+    pub fn is_near_quota_limit(&self, subvolume: RootId, bytes: u64) -> bool {
+        self.changes().is_ok_and(|changes| changes.quotas.is_near_limit(subvolume, bytes))
+    }
+
     /// Bytes of a subvolume that are in memory, and have no extents yet, become more and less.
     pub fn count_in_memory(&self, subvolume: RootId, more: u64, less: u64) {
         if let Ok(changes) = self.changes() {

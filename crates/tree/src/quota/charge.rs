@@ -23,6 +23,15 @@ impl Quotas {
         Ok(bytes)
     }
 
+    /// Returns true if a group that a subvolume is part of has a limit, and would exceed it with `bytes` more.
+    pub(crate) fn is_near_limit(&self, subvolume: RootId, bytes: u64) -> bool {
+        self.are_on() && {
+            let state = self.lock();
+            let groups = state.ledger.groups_of(subvolume);
+            groups.into_iter().any(|group| state.exceeded(group, bytes).is_some())
+        }
+    }
+
     /// Bytes of a subvolume that are in memory, and have no extents yet, become more and less.
     pub(crate) fn count_in_memory(&self, subvolume: RootId, more: u64, less: u64) {
         if !self.are_on() {
@@ -93,7 +102,10 @@ mod tests {
         quotas.lock().ledger.groups.insert(QgroupId::of_subvolume(ONE), group);
         assert_eq!(quotas.claim(ONE, 1000, 0), Ok(0), "quotas are off");
         quotas.turn(true);
+        assert!(quotas.is_near_limit(ONE, 101) && !quotas.is_near_limit(ONE, 100));
         assert_eq!(quotas.claim(ONE, 60, 40), Ok(60));
+        assert!(quotas.is_near_limit(ONE, 41), "what is claimed counts");
+        assert!(!quotas.is_near_limit(RootId::new(257), u64::MAX), "no limit");
         quotas.claim(ONE, 41, 0).expect_err("the other writer has not counted its bytes yet");
         quotas.claim(ONE, 40, 1).expect_err("with what comes beside");
         quotas.count_in_memory(ONE, 50, 60);
