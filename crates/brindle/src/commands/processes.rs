@@ -1,6 +1,7 @@
 //! Other processes of this program, and the devices that they have open, as far as we may look.
 
 use brindle_cache::path_of;
+use brindle_uapi::mount_table::Mount;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -24,6 +25,29 @@ fn servers() -> impl Iterator<Item = u32> {
 
 fn has_open(process: u32, device: &Path) -> bool {
     descriptors(process, device).next().is_some()
+}
+
+/// Returns true if one of these processes may serve a mount. Its server can be asked by way of the mount, but one that hangs never
+/// answers: so those of other mounts are told apart by their connections, where the kernel shows these.
+pub(crate) fn may_serve(processes: &[u32], mount: &Mount) -> bool {
+    let connection = |process: u32| {
+        descriptors(process, Path::new("/dev/fuse")).find_map(|number| {
+            let info = fs::read_to_string(format!("/proc/{process}/fdinfo/{}", number.display())).ok()?;
+            connection_of(&info)
+        })
+    };
+    processes.iter().any(|process| connection(*process).is_none_or(|number| Some(number) == number_of(mount)))
+}
+
+/// The number of a connection of FUSE, by the `fdinfo` of a descriptor (since Linux 6.18).
+fn connection_of(info: &str) -> Option<u32> {
+    info.lines().find_map(|line| line.strip_prefix("fuse_connection:"))?.trim().parse().ok()
+}
+
+/// The number of a mount's connection: that of its device as the kernel has it.
+fn number_of(mount: &Mount) -> Option<u32> {
+    let (major, minor) = mount.device.split_once(':')?;
+    Some(major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?)
 }
 
 /// The descriptors by which a process has a device open.
@@ -57,6 +81,17 @@ fn is_to_write(info: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use brindle_uapi::mount_table;
+
+    #[test]
+    fn connections_are_numbered_by_the_devices_of_mounts() {
+        let info = "pos:\t0\nflags:\t02100002\nmnt_id:\t24\nfuse_connection:\t7340033\n";
+        let mounts = mount_table::parse(b"44 27 7:1 / /m rw - fuseblk.brindle /dev/loop1 rw\n");
+        assert_eq!((connection_of(info), number_of(&mounts[0])), (Some(7_340_033), Some(7_340_033)));
+        assert_eq!(connection_of("pos:\t0\n"), None);
+        assert!(may_serve(&[u32::MAX], &mounts[0]), "not known");
+        assert!(!may_serve(&[], &mounts[0]));
+    }
 
     #[test]
     fn descriptors_say_what_they_are_for() {

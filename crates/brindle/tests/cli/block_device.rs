@@ -3,6 +3,7 @@
 use super::ends::Served;
 use super::mount::{can_mount, is_mounted, unmount};
 use super::support::{Loops, brindle, brindle_fails, brindle_prints, brindle_succeeds, is_root, text};
+use rustix::process::Signal;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -278,7 +279,7 @@ fn a_server_that_is_told_to_end_ends_all_its_mounts() {
     brindle_succeeds(["mount", "-o", "subvol=@home", devices[0], text(&home)]);
     fs::write(home.join("last"), b"x").expect("room");
     let pid = rustix::process::Pid::from_child(&server);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("our child");
+    rustix::process::kill_process(pid, Signal::TERM).expect("our child");
     assert!(server.wait().expect("our child").success());
     assert!(!is_mounted(&place) && !is_mounted(&home));
     brindle_succeeds(["mount", "-o", "subvol=@home", devices[0], devices[1], text(&home)]);
@@ -339,4 +340,33 @@ fn a_mount_tells_absolute_paths_of_devices_that_were_given_by_relative_ones() {
     let said = brindle_prints(["filesystem", "show", text(&place)]);
     assert!(said.contains(text(&first)) && said.contains(text(&second)), "{said}");
     unmount(&place);
+}
+
+#[test]
+fn a_server_of_another_pool_that_hangs_keeps_no_mount_waiting() {
+    if !can_mount() || !is_root("a mount on a block device") {
+        return;
+    }
+    let mut hanging = Served::make();
+    hanging.mount_with("blkdev");
+    let (scratch, images, place) = pool();
+    let [first, second] = [text(&images[0]), text(&images[1])];
+    let further = scratch.path().join("further");
+    fs::create_dir(&further).expect("new");
+    hanging.signal(Signal::STOP);
+    let mounts = [vec!["mount", first, second, text(&place)], vec!["mount", first, text(&further)]];
+    // What hangs would hang until the server goes on.
+    let done = mounts.map(|words| {
+        let mut command = Command::new("timeout");
+        command.args(["60", env!("CARGO_BIN_EXE_brindle")]).args(words);
+        command.status().expect("timeout").code()
+    });
+    hanging.signal(Signal::CONT);
+    for place in [&further, &place] {
+        unmount(place);
+    }
+    wait_for_the_server(&images);
+    unmount(&hanging.place());
+    hanging.wait_for_success();
+    assert_eq!(done, [Some(0), Some(0)]);
 }

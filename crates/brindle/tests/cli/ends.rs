@@ -61,7 +61,7 @@ impl Served {
         }
     }
 
-    fn signal(&self, signal: rustix::process::Signal) {
+    pub(super) fn signal(&self, signal: rustix::process::Signal) {
         let child = self.child.as_ref().expect("it is mounted");
         rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).expect("our child");
     }

@@ -3,7 +3,7 @@
 //! umount(8) returns when the mount is gone from the tree, and its server then makes the last commit. A new mount of the
 //! same pool again waits for that, instead of being refused.
 
-use crate::commands::processes::holders;
+use crate::commands::processes::{holders, may_serve};
 use brindle_admin::Mounted;
 use brindle_cache::path_of;
 use brindle_uapi::mount_table::{self, Mount};
@@ -54,7 +54,9 @@ impl Patience {
 
 /// Returns true if none of these processes, which have the device open, serves a mount any more.
 fn are_ending(holders: &[u32], device: &Path) -> bool {
-    let alive = live_servers(candidates(mount_table::read().unwrap_or_default(), device));
+    let mut mounts = candidates(mount_table::read().unwrap_or_default(), device);
+    mounts.retain(|mount| may_serve(holders, mount));
+    let alive = live_servers(mounts);
     holders.iter().all(|holder| !alive.contains(holder))
 }
 

@@ -5,7 +5,7 @@
 use super::block_device::may_be;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::first_superblock;
-use crate::commands::processes::holders;
+use crate::commands::processes::{holders, may_serve};
 use anyhow::{Context, Result, bail};
 use brindle_admin::Mounted;
 use brindle_cache::is_no_path;
@@ -139,6 +139,9 @@ fn mounts_of(device: &Path) -> impl Iterator<Item = (Mount, Mounted)> {
     // To ask a mount keeps it from being unmounted for a moment.
     let mounts = if holders.is_empty() { Vec::new() } else { mount_table::read().unwrap_or_default() };
     mounts.into_iter().filter(Mount::is_ours).filter_map(move |mount| {
+        if !may_serve(&holders, &mount) {
+            return None;
+        }
         let mounted = Mounted::open(&mount.mountpoint).ok()?;
         holders.contains(&mounted.server().ok()?.process).then_some((mount, mounted))
     })
