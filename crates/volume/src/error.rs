@@ -218,7 +218,7 @@ fn missing_advice(unreadable: &[UnreadableChunk], degraded_helps: bool) -> Strin
             if degraded_helps {
                 "; everything else can be, with -o degraded (as a mount: -o degraded,ro)"
             } else {
-                "; what does not lie there may be read with -o degraded (as a mount: -o degraded,ro)"
+                "; name all devices of the pool, or read what does not lie there with -o degraded (as a mount: -o degraded,ro)"
             }
         ),
         None if degraded_helps => ": everything can be read without, with -o degraded".into(),

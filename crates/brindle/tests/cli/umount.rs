@@ -147,6 +147,35 @@ fn a_busy_unmount_names_the_processes() {
 }
 
 #[test]
+fn a_balance_that_keeps_a_mount_busy_is_named_and_one_without_its_command_keeps_none() {
+    if !can_mount() || !is_root("another process's open files") {
+        return;
+    }
+    let mut served = Served::make();
+    served.mount();
+    let place = served.place();
+    fs::write(place.join("file"), vec![7; 64 << 20]).expect("room");
+    brindle_succeeds(["filesystem", "sync", text(&place)]);
+    let mut balance = Command::new(env!("CARGO_BIN_EXE_brindle"));
+    let balance = balance.args(["balance", "start", "-d", "--rate", "1M", text(&place)]);
+    let mut balance = balance.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it was built");
+    let is_running = || brindle(["balance", "status", text(&place)]).stdout.starts_with(b"Running");
+    while !is_running() {
+        assert!(balance.try_wait().expect("our child").is_none(), "it ended before it was seen");
+    }
+    let said = brindle_fails(1, ["umount", text(&place)]);
+    let expected = format!("process {} (", balance.id());
+    assert!(said.contains(&expected) && said.contains("balance start -d --rate 1M"), "{said}");
+    assert!(is_running(), "it is not disturbed");
+    balance.kill().and_then(|()| balance.wait()).expect("our child");
+    umount_returns(text(&place));
+    served.wait_for_success();
+    let status = brindle(["balance", "status", text(&served.image())]).stdout;
+    assert!(status.starts_with(b"Paused"), "{}", String::from_utf8_lossy(&status));
+    served.check();
+}
+
+#[test]
 fn commands_that_look_at_a_mount_do_not_keep_it() {
     const ROUNDS: usize = 12;
     if !can_mount() {
