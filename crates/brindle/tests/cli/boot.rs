@@ -81,14 +81,25 @@ fn a_pool_is_named_by_its_uuid_its_label_or_one_block_device() {
         fs::write(place.join("file"), &name).expect("room");
         unmount(&place);
         assert_eq!(brindle_prints(["cat", &name, "-p", "file"]), name);
-        for words in
-            [&["check"][..], &["status"], &["filesystem", "usage"], &["tier", "plan"], &["scrub", "start"]]
-        {
+        for words in [
+            &["check"][..],
+            &["status"],
+            &["filesystem", "usage"],
+            &["tier", "plan"],
+            &["scrub", "start"],
+            &["device", "lease"],
+            &["rescue", "zero-log", "--dry-run"],
+            &["rescue", "super-recover", "--dry-run"],
+            &["rescue", "fix-device-size", "--dry-run"],
+            &["rescue", "readmit", "--dry-run"],
+            &["rescue", "chunk-recover", "--dry-run"],
+        ] {
             let words: Vec<&str> = words.iter().copied().chain([name.as_str()]).collect();
             let done = brindle_succeeds(&words);
             let said =
                 String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
             assert!(!said.contains("is missing") && !said.contains("degraded"), "{words:?}: {said}");
+            assert!(!said.contains("are given"), "{words:?}: {said}");
         }
         brindle_succeeds(["balance", "start", "-dusage=0", &name]);
     }
@@ -119,6 +130,8 @@ fn image_files_that_were_not_named_are_told_of() {
     let said = brindle_succeeds(["inspect", "tree-stats", a]);
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(said.contains(&format!("device 3 is missing: it was not named, and is here: {c}")), "{said}");
+    let said = brindle_succeeds(["rescue", "zero-log", "--dry-run", a]);
+    assert!(String::from_utf8_lossy(&said.stderr).contains("1 of 3 devices are given: name the others"));
     fs::remove_file(&images[2]).expect("it is there");
     assert!(brindle_fails(1, ["ls", a]).contains("-o degraded"), "not all are there");
 }

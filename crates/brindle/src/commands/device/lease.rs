@@ -1,5 +1,6 @@
 //! `device lease`: the holder of a pool.
 
+use crate::commands::companions::with_others;
 use crate::commands::holder;
 use crate::commands::pool::open_devices;
 use crate::options::JsonOption;
@@ -36,18 +37,19 @@ pub(crate) struct LeaseCommand {
     /// Take the pool away from the holder: if it still runs, it finds that before its next commit, and is read-only from then on
     #[arg(long = "break")]
     breaks: bool,
-    /// The devices of the pool
+    /// The devices of the pool; of block devices one, the others are looked for
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 }
 
 /// Runs it.
 pub(crate) fn run(command: &LeaseCommand) -> Result<ExitCode> {
+    let named = with_others(&command.devices);
     let found = if command.breaks {
-        let devices = command.devices.iter().map(|path| open_device_to_write(path));
+        let devices = named.iter().map(|path| open_device_to_write(path));
         break_leases(&devices.collect::<Result<Vec<_>, _>>()?)?
     } else {
-        let paths: Vec<&Path> = command.devices.iter().map(PathBuf::as_path).collect();
+        let paths: Vec<&Path> = named.iter().map(PathBuf::as_path).collect();
         let devices = open_devices(&paths)?;
         let found = find_leases(devices.iter().map(|device| device.as_ref() as &dyn Device));
         found.into_iter().filter(|found| found.record.is_held()).collect()

@@ -30,7 +30,7 @@ EXIT STATUS
 ///
 /// Prints the first copy of each device's superblock unless told otherwise. Checksum and magic number are
 /// compared and the result is shown, but neither must be right, except that without --force nothing is shown
-/// of a place that lacks the magic number.
+/// of a place that lacks the magic number. Of a pool, those of the named devices alone are shown: each has its own.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct DumpSuperCommand {

@@ -2,6 +2,7 @@
 
 use super::consent::{Outcome, Ward};
 use super::words::TreatmentCommand;
+use crate::commands::companions::with_others;
 use crate::commands::examination_bar::Bar;
 use crate::output;
 use anyhow::Result;
@@ -14,7 +15,8 @@ use std::process::ExitCode;
 
 /// Searches for the map, shows it, and writes it.
 pub(super) fn run(command: &TreatmentCommand) -> Result<ExitCode> {
-    let paths: Vec<&Path> = command.devices.iter().map(PathBuf::as_path).collect();
+    let devices = with_others(&command.devices);
+    let paths: Vec<&Path> = devices.iter().map(PathBuf::as_path).collect();
     let ward = Ward::open(&paths, &command.consent)?;
     let is_json = command.json.json;
     let bar = Bar::new(!is_json);

@@ -57,7 +57,9 @@ impl Ward {
         let superblock = one_pool(&readable)?;
         if superblock.num_devices.get() > u64::try_from(readable.len())? {
             let (given, all) = (readable.len(), superblock.num_devices.get());
-            tracing::warn!("{given} devices of {all} are given: what is missing is not looked at");
+            tracing::warn!(
+                "{given} of {all} devices are given: name the others too, what they hold is not looked at"
+            );
         }
         let uuid = superblock.fsid.to_string();
         let undo_file = match &options.undo {

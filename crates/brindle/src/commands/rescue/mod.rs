@@ -17,7 +17,7 @@ written go to an undo file, which `brindle rescue undo` gives back. docs/user/re
 
 /// Repair a pool that can't be mounted
 ///
-/// All devices of the pool are given, in any order. Pools that are mounted, or held by another system, are refused.
+/// All devices of the pool are given, in any order; of block devices one is enough. Pools that are mounted, or held by another system, are refused.
 #[derive(Subcommand, Debug)]
 #[command(after_help = NOTE)]
 pub(crate) enum RescueCommand {

@@ -1,5 +1,6 @@
 //! `rescue undo`: a repair taken back.
 
+use crate::commands::companions::with_others;
 use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
@@ -23,7 +24,7 @@ pub(crate) struct UndoCommand {
     /// The undo file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The devices, in any order
+    /// The devices, in any order; of block devices one, the others are looked for
     #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 }
@@ -31,8 +32,10 @@ pub(crate) struct UndoCommand {
 /// Runs it.
 pub(super) fn run(command: &UndoCommand) -> Result<ExitCode> {
     let file = UndoFile::read(&command.file)?;
-    let devices = command.devices.iter().map(|path| open_device_to_write(path));
-    let devices: Vec<Arc<dyn WritableDevice>> = devices.collect::<Result<_, _>>()?;
+    let devices: Vec<Arc<dyn WritableDevice>> = with_others(&command.devices)
+        .iter()
+        .map(|path| open_device_to_write(path))
+        .collect::<Result<_, _>>()?;
     let undone = file.undo(&devices)?;
     if command.json.json {
         output::print_json(&json!({ "written_pages": undone.pages, "written_bytes": undone.bytes }))?;

@@ -1,6 +1,7 @@
 //! Treatments that need no more than devices.
 
 use super::consent::{ConsentOptions, Ward};
+use crate::commands::companions::with_others;
 use crate::commands::examination_bar::Bar;
 use crate::options::JsonOption;
 use crate::output;
@@ -20,7 +21,7 @@ pub(crate) struct TreatmentCommand {
     pub(super) consent: ConsentOptions,
     #[command(flatten)]
     pub(super) json: JsonOption,
-    /// All devices of the pool
+    /// All devices of the pool; of block devices one, the others are looked for
     #[arg(required = true, value_name = "DEVICE")]
     pub(super) devices: Vec<PathBuf>,
 }
@@ -38,7 +39,8 @@ pub(super) enum Treatment {
 
 /// Runs it.
 pub(super) fn run(command: &TreatmentCommand, treatment: Treatment) -> Result<ExitCode> {
-    let paths: Vec<&Path> = command.devices.iter().map(PathBuf::as_path).collect();
+    let devices = with_others(&command.devices);
+    let paths: Vec<&Path> = devices.iter().map(PathBuf::as_path).collect();
     let ward = Ward::open(&paths, &command.consent)?;
     let steps = match treatment {
         Treatment::ZeroLog => zero_log(&ward.patient),
