@@ -11,6 +11,7 @@ mod format;
 mod logging;
 mod options;
 mod output;
+mod progs;
 mod tags;
 mod words;
 
@@ -33,7 +34,17 @@ fn main() -> ExitCode {
     let mut is_json = words::asks_for_json(&arguments);
     let done = words::rewrite(arguments, &command).and_then(|arguments| {
         is_json |= words::asks_for_json(&arguments);
-        let cli = cli::Cli::parse_from(arguments);
+        let cli = match cli::Cli::try_parse_from(&arguments) {
+            Ok(cli) => cli,
+            Err(error) => {
+                let word = progs::word_for(&error, &arguments);
+                error.print()?;
+                if let Some(word) = word {
+                    output::complain_line(&word);
+                }
+                return Ok(ExitCode::from(u8::try_from(error.exit_code())?));
+            }
+        };
         logging::start(&cli.verbosity)?;
         commands::run(cli.command, cli.verbosity, &command)
     });

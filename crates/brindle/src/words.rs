@@ -55,6 +55,7 @@ pub(crate) fn rewrite(arguments: Vec<OsString>, root: &Command) -> Result<Vec<Os
     let arguments = tags::resolve(arguments, behind, command)?;
     match path.as_slice() {
         ["balance", "start"] => Ok(attach_filters(arguments)),
+        ["filesystem", "defragment"] => Ok(name_compression(arguments, behind)),
         ["subvolume", "list"] => Ok(parent_uuid(&arguments, behind)),
         _ => Ok(arguments),
     }
@@ -175,6 +176,27 @@ fn are_filters(word: &str) -> bool {
     word.split(',').all(is_filter)
 }
 
+/// `-c` behind `filesystem defragment` alone, or as the last of several letters, is zlib: a path may follow.
+fn name_compression(arguments: Vec<OsString>, behind: usize) -> Vec<OsString> {
+    let mut named: Vec<OsString> = Vec::new();
+    let mut rest = arguments.into_iter().enumerate().peekable();
+    while let Some((at, argument)) = rest.next() {
+        let text = argument.to_str().unwrap_or_default();
+        let is_flag = |letter: char| "rcvqf".contains(letter);
+        let letters = text.strip_prefix('-').filter(|letters| letters.chars().all(is_flag));
+        let is_bare = text == "--compress" || letters.is_some_and(|letters| letters.ends_with('c'));
+        named.push(argument);
+        let is_algorithm = |word: &OsString| {
+            let word = word.to_str().unwrap_or_default();
+            ["zlib", "lzo", "zstd", "no", "none"].contains(&word.split(':').next().unwrap_or_default())
+        };
+        if at >= behind && is_bare && !rest.peek().is_some_and(|(_, next)| is_algorithm(next)) {
+            named.push("zlib".into());
+        }
+    }
+    named
+}
+
 /// `-q` behind `subvolume list` is btrfs's column of parent UUIDs, alone or among other letters.
 fn parent_uuid(arguments: &[OsString], behind: usize) -> Vec<OsString> {
     let mut rewritten: Vec<OsString> = arguments[..behind].to_vec();
@@ -216,6 +238,19 @@ mod tests {
                 words.join(" ")
             }
             Err(error) => format!("refused: {error}"),
+        }
+    }
+
+    #[test]
+    fn a_path_behind_the_letter_of_compression_is_no_algorithm() {
+        for (line, expected) in [
+            ("fi defrag -c /mnt/file", "filesystem defragment -c zlib /mnt/file"),
+            ("fi defrag -rc /mnt", "filesystem defragment -rc zlib /mnt"),
+            ("fi defrag -c zstd:9 /mnt/file", "filesystem defragment -c zstd:9 /mnt/file"),
+            ("fi defrag -czstd /mnt/file", "filesystem defragment -czstd /mnt/file"),
+            ("fi defrag /mnt/file -c", "filesystem defragment /mnt/file -c zlib"),
+        ] {
+            assert_eq!(rewritten(line), expected);
         }
     }
 

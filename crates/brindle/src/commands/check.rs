@@ -67,6 +67,18 @@ pub(crate) struct CheckCommand {
     /// Trust this copy of the superblock: 0, 1 or 2
     #[arg(short = 's', long = "super", value_name = "N", value_parser = clap::value_parser!(u8).range(0..=2))]
     mirror: Option<u8>,
+    /// Check an older commit if the root tree of the last one can't be read: -o rescue=usebackuproot
+    #[arg(short, long, conflicts_with = "repair")]
+    backup: bool,
+    /// Write nothing, as is done without --repair anyway
+    #[arg(long, conflicts_with = "repair")]
+    readonly: bool,
+    /// Examine a pool that is in use, as is done anyway; what is written meanwhile may look like damage
+    #[arg(long, conflicts_with = "repair")]
+    force: bool,
+    /// Taken as btrfs takes it, without effect: little memory is needed in any case
+    #[arg(long, value_name = "original|lowmem", value_parser = ["original", "lowmem"])]
+    mode: Option<String>,
     /// Number of findings of each pass to show; all are counted
     #[arg(long, value_name = "N", default_value_t = 100)]
     max_findings: usize,
@@ -99,30 +111,7 @@ pub(crate) struct CheckCommand {
 
 /// Runs the command.
 pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
-    let options = MountOptions::parse(&command.options)?;
-    if let Some(option) = options.first_of_mount() {
-        return wrong_usage(format!(
-            "unknown option '{option}': here -o takes degraded, rescue=usebackuproot, rescue=chunks and device=PATH"
-        ));
-    }
-    if options.subvol.is_some() || options.subvolid.is_some() {
-        return wrong_usage(
-            "a pool is checked as a whole: here -o takes degraded and device=PATH, and not subvol or subvolid"
-                .to_owned(),
-        );
-    }
-    let by_backup = Rescue { backup_roots: true, ..Rescue::default() };
-    if options.rescue.is_any() && options.rescue != by_backup {
-        return wrong_usage(
-            "checksums and roots are what is checked: of rescue= check takes usebackuproot and chunks"
-                .to_owned(),
-        );
-    }
-    if command.damaged.is_wanted() && (!command.check_data_csum || command.repair) {
-        return wrong_usage(
-            "--damaged-files names what --check-data-csum finds: give that as well".to_owned(),
-        );
-    }
+    let options = options_of(command)?;
     let mut check = CheckOptions {
         all_copies: command.all_copies,
         check_data_csum: command.check_data_csum,
@@ -170,6 +159,36 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
     }
     damage::note_report(&report);
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Options of the pool, those that check takes.
+fn options_of(command: &CheckCommand) -> Result<MountOptions> {
+    let mut options = MountOptions::parse(&command.options)?;
+    options.rescue.backup_roots |= command.backup;
+    if let Some(option) = options.first_of_mount() {
+        return wrong_usage(format!(
+            "unknown option '{option}': here -o takes degraded, rescue=usebackuproot, rescue=chunks and device=PATH"
+        ));
+    }
+    if options.subvol.is_some() || options.subvolid.is_some() {
+        return wrong_usage(
+            "a pool is checked as a whole: here -o takes degraded and device=PATH, and not subvol or subvolid"
+                .to_owned(),
+        );
+    }
+    let by_backup = Rescue { backup_roots: true, ..Rescue::default() };
+    if options.rescue.is_any() && options.rescue != by_backup {
+        return wrong_usage(
+            "checksums and roots are what is checked: of rescue= check takes usebackuproot and chunks"
+                .to_owned(),
+        );
+    }
+    if command.damaged.is_wanted() && (!command.check_data_csum || command.repair) {
+        return wrong_usage(
+            "--damaged-files names what --check-data-csum finds: give that as well".to_owned(),
+        );
+    }
+    Ok(options)
 }
 
 fn print_report(out: &mut dyn Write, report: &Report, files: &[DamagedFile]) -> io::Result<()> {

@@ -34,7 +34,7 @@ pub(crate) struct PoolOptions {
     #[arg(long, value_name = "PATH", conflicts_with = "subvolid", help_heading = "Pool")]
     subvol: Option<PathBuf>,
     /// Enter by the subvolume of this id; 5 is the top level
-    #[arg(long, value_name = "ID", help_heading = "Pool")]
+    #[arg(long, alias = "root", value_name = "ID", help_heading = "Pool")]
     subvolid: Option<u64>,
     /// Comma-separated: degraded (go on without missing devices), rescue=WORDS (read a damaged pool: see brindle mount
     /// --help), nologreplay (show the last commit, without later fsyncs), subvol=PATH, subvolid=ID, device=PATH

@@ -168,3 +168,85 @@ fn a_balance_by_the_kernel_is_told_without_bytes() {
     let said = brindle_prints(["balance", "start", "--full-balance", text(&mount.place)]);
     assert!(said.contains("block groups in ") && !said.contains("moved"), "{said}");
 }
+
+#[test]
+fn devices_that_hold_no_pool_and_pools_that_lack_devices_are_told_apart() {
+    let scratch = Scratch::new(4);
+    let (place, other) = (scratch.at("m"), scratch.at("other"));
+    let [empty, tiny, gone] = ["empty.img", "tiny.img", "gone.img"].map(|name| scratch.at(name));
+    File::create(&empty).expect("room");
+    File::create(&tiny).and_then(|image| image.set_len(16 << 20)).expect("sparse");
+    assert!(
+        brindle_fails(1, ["mount", &empty, &place]).contains("is empty: `brindle mkfs` makes a pool on it")
+    );
+    assert!(brindle_fails(1, ["mkfs", &gone]).contains("no such file: with --size SIZE it is made"));
+    assert!(brindle_fails(1, ["mkfs", &tiny]).contains("has 16 MiB, with these options"));
+    let ext4 = File::options().write(true).open(&tiny).expect("it is there");
+    ext4.write_all_at(&0xef53_u16.to_le_bytes(), 1080).expect("room");
+    for words in [&["mount", &tiny, &place][..], &["filesystem", "usage", &tiny], &["check", &tiny]] {
+        let said = brindle_fails(1, words);
+        assert!(said.contains("it holds an ext2/3/4 filesystem"), "{words:?}: {said}");
+    }
+    let said = brindle_fails(2, ["mount", "-o", "degradded", &tiny, &place]);
+    assert!(said.contains("is 'degraded' meant?"), "{said}");
+    let images: Vec<&str> = scratch.images.iter().map(|image| text(image)).collect();
+    brindle_prints([&["mkfs", "-m", "raid1", "-d", "raid1"], &images[..]].concat());
+    let mount = |devices: &[&str]| brindle_fails(1, [&["mount"], devices, &[&place]].concat());
+    let said = mount(&images[..2]);
+    assert!(said.contains("devid 4 (") && said.contains("name all devices of the pool"), "{said}");
+    // Not where they are looked for.
+    fs::create_dir(&other).expect("new");
+    for image in &scratch.images[2..] {
+        fs::rename(image, scratch.directory.path().join("other").join(image.file_name().expect("a name")))
+            .expect("the same filesystem");
+    }
+    let said = mount(&images[..2]);
+    assert!(
+        said.contains("missing devid 3 (uuid") && said.contains("name all devices of the pool, or"),
+        "{said}"
+    );
+}
+
+#[test]
+fn properties_that_cannot_be_set_are_answered_with_those_that_can() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new(1);
+    let (image, place) = (text(&scratch.images[0]), scratch.at("m"));
+    brindle_prints(["mkfs", image]);
+    brindle_prints(["mount", image, &place]);
+    let directory = scratch.at("m/directory");
+    fs::create_dir(&directory).expect("room");
+    for (code, words, why) in [
+        (2, &[&place, "compression", "lz4"][..], "compression is zlib, lzo, zstd or none"),
+        (2, &[&place, "read_policy", "roundrobbin"], "read_policy is one of pid"),
+        (1, &[&directory, "ro", "true"], "ro is a property of subvolumes"),
+        (1, &["--devid", "1", &place, "allocation_hint", "metadata"], "it is one of DATA_PREFERRED"),
+        (1, &["--devid", "9", &place, "allocation_hint", "DATA_ONLY"], "no device with the id 9"),
+        (2, &[&place, "tier", "nonsense"], "a tier is fast, bulk or the name of a class"),
+    ] {
+        let said = brindle_fails(code, [&["property", "set"], words].concat());
+        assert!(said.contains(why), "{words:?}: {said}");
+    }
+    unmount(scratch.directory.path().join("m").as_path());
+}
+
+#[test]
+fn options_of_btrfs_are_taken_or_have_another_word() {
+    let scratch = Scratch::new(1);
+    let (image, place) = (text(&scratch.images[0]), scratch.at("m"));
+    brindle_prints(["mkfs", "--rootdir", &place, image]);
+    brindle_prints(["check", "--readonly", "--force", "--mode=lowmem", "-b", "-p", image]);
+    brindle_prints(["restore", "-D", "-i", "-m", "-S", "-x", "--xattr", "-s", "--root", "5", image, &place]);
+    for (words, word) in [
+        (&["check", "--tree-root", "4096", image][..], "--tree-root of btrfs: "),
+        (&["check", "--clear-space-cache=v2", image], "brindle rescue clear-space-cache v1|v2"),
+        (&["restore", "-l", image], "brindle subvolume list DEVICE..."),
+        (&["filesystem", "defragment", "--step", "1M", image], "--step of btrfs: "),
+        (&["balance", "start", "--enqueue", image], "brindle balance status"),
+    ] {
+        let said = brindle_fails(2, words);
+        assert!(said.contains(word) && said.contains("unexpected argument"), "{words:?}: {said}");
+    }
+}

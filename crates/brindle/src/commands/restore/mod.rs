@@ -81,11 +81,16 @@ pub(crate) struct RestoreCommand {
     ///
     /// Directories and inodes are read, contents are not: damage of contents is known only where a missing device takes their
     /// chunks away. `brindle check --check-data-csum --damaged-files` reads everything.
-    #[arg(long)]
+    #[arg(short = 'D', long)]
     dry_run: bool,
     /// Leave out the subvolumes below
     #[arg(short = 'x', long)]
     one_subvolume: bool,
+    /// Taken as btrfs takes them, without effect: a failure ends nothing, and metadata, symbolic links, extended
+    /// attributes and snapshots are restored
+    #[arg(short = 'i', long = "ignore-errors", short_aliases = ['m', 'S', 's'],
+          aliases = ["metadata", "symlink", "xattr", "snapshots"], action = clap::ArgAction::Count)]
+    as_ever: u8,
     /// Number of copying threads [default: the number of processors, at least 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,

@@ -64,6 +64,9 @@ pub(crate) struct DefragmentCommand {
     /// Length of a run on the devices from which on it is left alone, with an optional suffix (K, M, G)
     #[arg(short, long, value_name = "SIZE", default_value = "32M", value_parser = parse_size)]
     target: u64,
+    /// Make it durable at the end
+    #[arg(short, long)]
+    flush: bool,
     /// Write extents anew that snapshots or other files share, which takes space
     #[arg(long)]
     unshare: bool,
@@ -125,6 +128,9 @@ fn run_on_contents(command: &DefragmentCommand) -> Result<ExitCode> {
     }
     let stop = Stop::on_signals()?;
     let done = contents::run(&command.paths, command.recursive, &command.wish(), &stop)?;
+    if command.flush {
+        command.paths.iter().try_for_each(|path| Mounted::open(path)?.sync().map(drop))?;
+    }
     if command.json.json {
         output::print_json(&done.to_json())?;
     } else {
