@@ -1,11 +1,11 @@
 //! `device add`, `device remove` and `filesystem resize`: offline, on a mount, and on one of the kernel.
 
 use super::mount::{can_mount, unmount};
-use super::support::{brindle, brindle_fails, brindle_prints, text};
+use super::support::{brindle, brindle_fails, brindle_prints, moments, number, text};
 use super::tier::host::{TierPool, can_mount as kernel_can_mount, run};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -413,6 +413,74 @@ fn a_server_is_killed_while_a_device_is_replaced() {
         assert!(std::fs::read(place.join(number.to_string())).expect("there") == contents(number));
     }
     unmount(&place);
+}
+
+/// `BRINDLE_REPLACE_KILLS` asks for more moments than a dozen.
+#[test]
+fn a_server_that_is_killed_at_any_moment_of_a_replacement_loses_nothing_and_the_next_attempt_works() {
+    if !can_mount() {
+        return;
+    }
+    let pool = Pool::make(2, "raid1");
+    let (place, mut here, mut spare) = (pool.place(), 0, 2);
+    pool.mount(&[here, 1]);
+    let write = |number| std::fs::write(place.join(format!("{number}")), contents(number)).expect("room");
+    (0..60).for_each(write);
+    let renew = |number: usize| {
+        std::fs::remove_file(pool.image(number)).expect("there");
+        std::fs::File::create(pool.image(number)).and_then(|image| image.set_len(512 << 20)).expect("sparse");
+    };
+    let replace =
+        |by: usize| ["-q", "replace", "start", "1", pool.image(by), text(&place)].map(str::to_owned);
+    let begin = Instant::now();
+    brindle_prints(replace(spare));
+    let whole = begin.elapsed();
+    (here, spare) = (spare, here);
+    renew(spare);
+    for (round, moment) in
+        moments(whole, number("BRINDLE_REPLACE_KILLS", 12), number("BRINDLE_SEED", 1)).into_iter().enumerate()
+    {
+        let told = format!("killed after {moment:?} of {whole:?}");
+        let mut client = Command::new(env!("CARGO_BIN_EXE_brindle"));
+        let client = client
+            .args(replace(spare))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary was built");
+        std::thread::sleep(moment);
+        write(60 + round);
+        let mounted = brindle_admin::Mounted::open(&place).expect("it is served");
+        let process = mounted.server().expect("it answers").process;
+        drop(mounted);
+        run("kill", &["-9", &process.to_string()]);
+        let client = client.wait_with_output().expect("it ends, one way or the other");
+        let said = String::from_utf8_lossy(&client.stderr).into_owned();
+        assert!(!said.contains("panicked"), "{told}: {said}");
+        brindle(["umount", text(&place)]);
+        // By the superblocks it has ended, or is as if it had never begun.
+        let found = once_free(&["-q", "filesystem", "show", "--json", pool.image(spare), pool.image(1)]);
+        let has_ended = !String::from_utf8_lossy(&found.stdout).contains("\"missing\": true");
+        assert!(has_ended || !client.status.success(), "{told}: {said}");
+        if has_ended {
+            (here, spare) = (spare, here);
+        }
+        renew(spare);
+        pool.check(&[here, 1]);
+        pool.mount(&[here, 1]);
+        brindle_prints(replace(spare));
+        (here, spare) = (spare, here);
+        renew(spare);
+        for number in 0..60 {
+            assert!(
+                std::fs::read(place.join(number.to_string())).expect("there") == contents(number),
+                "{told}"
+            );
+        }
+    }
+    unmount(&place);
+    once_free(&["-q", "check", "--check-data-csum", pool.image(here), pool.image(1)]);
+    pool.check(&[here, 1]);
 }
 
 #[test]

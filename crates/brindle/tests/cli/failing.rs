@@ -14,15 +14,22 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A small filesystem in memory, unmounted when dropped.
-struct Small(PathBuf);
+pub(super) struct Small(pub(super) PathBuf);
 
 impl Small {
-    fn mount(place: PathBuf, bytes: &str) -> Self {
+    pub(super) fn mount(place: PathBuf, bytes: &str) -> Self {
         fs::create_dir(&place).expect("room");
         let size = format!("size={bytes}");
         let status = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&place).status();
         assert!(status.expect("mount").success());
         Self(place)
+    }
+
+    /// Gives it another size.
+    pub(super) fn resize(&self, bytes: u64) {
+        let size = format!("remount,size={bytes}");
+        let status = Command::new("mount").args(["-o", &size]).arg(&self.0).status();
+        assert!(status.expect("mount").success());
     }
 }
 

@@ -1,5 +1,7 @@
 //! `send` and `receive` on mounts of brindle.
 
+mod failing;
+
 use super::mount::{can_mount, unmount};
 use super::support::{brindle, brindle_fails, brindle_prints, text};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -33,11 +35,6 @@ impl Pool {
         self.place.join(path)
     }
 
-    /// Makes a read-only snapshot of `live`.
-    fn snapshot(&self, name: &str) {
-        brindle_prints(["subvolume", "snapshot", "-r", text(&self.at("live")), text(&self.at(name))]);
-    }
-
     /// Unmounts it, and has it examined.
     fn end(mut self) -> PathBuf {
         unmount(&self.place);
@@ -60,8 +57,16 @@ impl Drop for Pool {
 /// A subvolume `live` with files of several kinds, and its snapshots `one` and `two`.
 fn sender(directory: &TempDir) -> Pool {
     let pool = Pool::new(directory, "from");
-    brindle_prints(["subvolume", "create", text(&pool.at("live"))]);
-    let at = |name: &str| pool.at("live").join(name);
+    fill(&pool.place);
+    pool
+}
+
+fn fill(place: &Path) {
+    let at = |name: &str| place.join("live").join(name);
+    let snapshot = |name: &str| {
+        brindle_prints(["subvolume", "snapshot", "-r", text(&place.join("live")), text(&place.join(name))]);
+    };
+    brindle_prints(["subvolume", "create", text(&place.join("live"))]);
     std::fs::create_dir_all(at("a/b")).expect("new");
     let noise: Vec<u8> =
         (0..750_000_u32).flat_map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
@@ -69,14 +74,13 @@ fn sender(directory: &TempDir) -> Pool {
     std::fs::write(at("a/b/small"), b"small").expect("room");
     std::fs::write(at("gone"), b"gone").expect("room");
     symlink("a/large", at("link")).expect("new");
-    pool.snapshot("one");
+    snapshot("one");
     std::fs::rename(at("a/b"), at("moved")).expect("there");
     std::fs::remove_file(at("gone")).expect("there");
     let mut file = std::fs::OpenOptions::new().append(true).open(at("a/large")).expect("there");
     file.write_all(b"and more").expect("room");
     std::fs::set_permissions(at("a"), PermissionsExt::from_mode(0o700)).expect("own");
-    pool.snapshot("two");
-    pool
+    snapshot("two");
 }
 
 fn start(arguments: &[&str], input: Stdio, output: Stdio) -> Child {

@@ -2,8 +2,10 @@
 
 use brindle_testing::golden::Golden;
 use std::ffi::OsStr;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// A golden image as files.
@@ -138,4 +140,20 @@ pub(crate) fn assert_same_lines(what: &str, expected: &[u8], found: &[u8]) {
 /// A path as text.
 pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("our own paths are UTF-8")
+}
+
+/// A number that the environment asks for.
+pub(crate) fn number(name: &str, otherwise: u32) -> u32 {
+    std::env::var(name).ok().and_then(|number| number.parse().ok()).unwrap_or(otherwise)
+}
+
+/// One moment of each part of a run's time, somewhere within it.
+pub(crate) fn moments(whole: Duration, count: u32, seed: u32) -> Vec<Duration> {
+    let moment = |part: u32| {
+        let mut hash = DefaultHasher::new();
+        (seed, part).hash(&mut hash);
+        let within = (hash.finish() % 1000) as f64 / 1000.0;
+        whole.mul_f64((f64::from(part) + within) / f64::from(count))
+    };
+    (0..count).map(moment).collect()
 }

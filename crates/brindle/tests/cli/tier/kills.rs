@@ -4,26 +4,10 @@
 use super::host::{TierPool, can_mount, run};
 use super::{FENCED_FOR_EVER, assert_all_in_place, wrong_bytes};
 use crate::mount::unmount;
-use crate::support::{brindle_prints, text};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use crate::support::{brindle_prints, moments, number, text};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-fn number(name: &str, otherwise: u32) -> u32 {
-    std::env::var(name).ok().and_then(|number| number.parse().ok()).unwrap_or(otherwise)
-}
-
-/// One moment of each part of a run's time, somewhere within it.
-fn moments(whole: Duration, count: u32, seed: u32) -> Vec<Duration> {
-    let moment = |part: u32| {
-        let mut hash = DefaultHasher::new();
-        (seed, part).hash(&mut hash);
-        let within = (hash.finish() % 1000) as f64 / 1000.0;
-        whole.mul_f64((f64::from(part) + within) / f64::from(count))
-    };
-    (0..count).map(moment).collect()
-}
 
 /// Begins a run with everything to do, and kills it after `moment`; returns false if it had ended before.
 fn is_killed_after(pool: &TierPool, moment: Duration) -> bool {
