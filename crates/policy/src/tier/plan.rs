@@ -296,6 +296,8 @@ fn pass(today: &TierPool, left: &TierPool, target: PlacementClass) -> Result<Pas
     let mut holds = true;
     let moved: BTreeSet<Logical> = wrong.iter().map(|chunk| chunk.logical).collect();
     let mut space = DeviceGaps::behind_fences(today, pool, &moved);
+    // Chunks of contents that have a place: theirs is free when the next one moves. (The kernel, behind fences, may not use it.)
+    let mut vacated: Vec<&TierChunk> = Vec::new();
     for ((content, kind), wanted_bytes) in wanted {
         let kind = BlockGroupType::from_bits_retain(kind);
         let in_place = pool.chunks.iter().filter(|chunk| chunk.kind == kind && !pool.is_misplaced(chunk));
@@ -304,6 +306,10 @@ fn pass(today: &TierPool, left: &TierPool, target: PlacementClass) -> Result<Pas
         while room_bytes < wanted_bytes {
             let open = space.open(kind, target, open_count(pool, kind));
             let Some(chunk) = space.place(kind, target, &open) else {
+                if pool.is_ours && !vacated.is_empty() {
+                    space.vacate(&std::mem::take(&mut vacated));
+                    continue;
+                }
                 let class = space.class_without_room(kind, target, open.len());
                 let name = if class == target { pool.target_name(kind) } else { class.to_string() };
                 return Err(NoRoom { class, name, content, wanted_bytes, room_bytes });
@@ -312,6 +318,7 @@ fn pass(today: &TierPool, left: &TierPool, target: PlacementClass) -> Result<Pas
             space.take(&chunk);
             room_bytes = room_bytes.saturating_add(chunk.chunk_bytes);
         }
+        vacated.extend(wrong.iter().filter(|chunk| chunk.kind == kind));
     }
     let moves = wrong.iter().map(|chunk| Move::new(pool, chunk));
     let target_name = wrong.first().map_or_else(|| target.to_string(), |chunk| pool.target_name(chunk.kind));

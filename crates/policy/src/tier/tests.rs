@@ -183,6 +183,28 @@ fn three_copies_take_as_many_fast_devices_as_there_are() {
     assert_eq!(fenced(&pool), 1, "two of three disks are open");
 }
 
+/// Disks that have room for one chunk more beside metadata, and one new fast device.
+#[test]
+fn the_place_of_metadata_that_has_moved_is_room_for_system_chunks() {
+    use BlockGroupType as T;
+    let stripes = |at: u64| [1, 2, 3, 4].map(|devid| (devid, at));
+    let mut devices: Vec<TierDevice> =
+        [1, 2, 3, 4].map(|devid| device(devid, PlacementClass::Bulk, 789 * MIB)).to_vec();
+    devices.push(device(5, PlacementClass::Fast, GIB));
+    let chunks = vec![
+        chunk(GIB, T::SYSTEM | T::RAID1C4, 16 << 10, &stripes(MIB)),
+        chunk(2 * GIB, T::METADATA | T::RAID1C4, MIB, &stripes(257 * MIB)),
+        chunk(3 * GIB, T::DATA | T::RAID1C4, MIB, &stripes(513 * MIB)),
+    ];
+    let mut pool = TierPool { devices, chunks, ..TierPool::default() };
+    assert_eq!(plan(&pool, ALL).refusals.len(), 1, "the kernel may put it into a hole behind a fence");
+    pool.is_ours = true;
+    let plan = plan(&pool, ALL);
+    assert!(plan.refusals.is_empty(), "{:?}", plan.refusals);
+    let moved: Vec<u64> = plan.passes[0].moves.iter().map(|chunk| chunk.logical.get()).collect();
+    assert_eq!(moved, [2 * GIB, GIB]);
+}
+
 #[test]
 fn disks_without_room_for_the_other_copy_are_named() {
     let mut pool = one_new_fast_device();

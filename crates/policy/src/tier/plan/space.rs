@@ -5,7 +5,7 @@ use crate::placement::{
     AllocationHint, ChunkLimits, ChunkPlan, ChunkRequest, DataTier, DeviceSummary, PlacementClass,
     PlacementMode, Ranks, STRIP_BYTES, place_chunk,
 };
-use crate::tier::{TierDevice, TierPool};
+use crate::tier::{TierChunk, TierDevice, TierPool};
 use brindle_ondisk::{BlockGroupType, DevId, Logical, Profile};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -162,6 +162,17 @@ impl<'a> DeviceGaps<'a> {
 
     fn summary(&self, device: &TierDevice, most: u64) -> DeviceSummary {
         summary_of(device, &self.gaps[&device.devid], most)
+    }
+
+    /// Gives back the places of chunks that have moved.
+    pub(super) fn vacate(&mut self, chunks: &[&TierChunk]) {
+        for chunk in chunks {
+            for stripe in &chunk.stripes {
+                let begin = stripe.physical.get();
+                let place = begin..begin.saturating_add(chunk.stripe_bytes());
+                self.gaps.entry(stripe.devid).or_default().push(place);
+            }
+        }
     }
 
     /// Takes the pieces of a chunk out of the longest free ranges of its devices.
