@@ -111,13 +111,13 @@ pub fn btrfs_devices() -> Vec<(PathBuf, DeviceIdentity)> {
     block_devices().into_iter().filter_map(identity).collect()
 }
 
-/// Block devices whose superblock is a wanted one, and their pools; asking wakes sleeping disks.
-pub fn find_tagged(is_wanted: impl Fn(&Superblock) -> bool) -> Vec<(PathBuf, Uuid)> {
-    let pool = |path: PathBuf| {
+/// Block devices whose superblock is a wanted one; asking wakes sleeping disks.
+pub fn find_tagged(is_wanted: impl Fn(&Superblock) -> bool) -> Vec<(PathBuf, DeviceIdentity)> {
+    let wanted = |path: PathBuf| {
         let superblock = DeviceIdentity::superblock(&path).ok().flatten()?;
-        is_wanted(&superblock).then_some((path, superblock.fsid))
+        is_wanted(&superblock).then(|| (path, DeviceIdentity::of(&superblock)))
     };
-    block_devices().into_iter().filter_map(pool).collect()
+    block_devices().into_iter().filter_map(wanted).collect()
 }
 
 fn table() -> Result<Vec<Mount>, AdminError> {

@@ -90,7 +90,11 @@ fn choose(
     let one = |(devid, paths): (DevId, Vec<PathBuf>)| {
         if let [first, second, ..] = paths.as_slice() {
             let shown = |path: &Path| path.display().to_string();
-            tracing::warn!("{} and {} both are devid {devid}: neither is used", shown(first), shown(second));
+            tracing::warn!(
+                "{} and {} both are devid {devid}: neither is used; name all devices of the pool, with the right one of these",
+                shown(first),
+                shown(second)
+            );
             return None;
         }
         paths.into_iter().next()

@@ -50,7 +50,7 @@ impl DeviceIdentity {
         Ok(superblock.has_magic().then_some(superblock))
     }
 
-    fn of(superblock: &Superblock) -> Self {
+    pub(crate) fn of(superblock: &Superblock) -> Self {
         let item = &superblock.dev_item;
         let (devid, uuid, stored) = (item.devid, item.uuid, item.device_type.get());
         let (fsid, devices) = (superblock.fsid, superblock.num_devices.get());

@@ -84,6 +84,7 @@ fn a_pool_is_named_by_its_uuid_its_label_or_one_block_device() {
         for words in [
             &["check"][..],
             &["status"],
+            &["filesystem", "show"],
             &["filesystem", "usage"],
             &["tier", "plan"],
             &["scrub", "start"],
@@ -109,6 +110,24 @@ fn a_pool_is_named_by_its_uuid_its_label_or_one_block_device() {
     brindle_succeeds(["mount", "-o", "degraded,ro", device, text(&loops.0[0]), text(&place)]);
     assert!(brindle_prints(["filesystem", "show", text(&place)]).contains("MISSING"));
     unmount(&place);
+}
+
+/// The one or the other would be taken, and written, by chance.
+#[test]
+fn a_tag_of_a_device_and_its_copy_is_refused() {
+    if !is_root("a loop device") {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let images: Vec<PathBuf> = ["one.img", "copy.img"].map(|name| scratch.path().join(name)).to_vec();
+    let label = format!("copied-{}", std::process::id());
+    brindle_prints(["mkfs", "--size", "200M", "-L", &label, text(&images[0])]);
+    fs::copy(&images[0], &images[1]).expect("room");
+    let loops = Loops::attach(&images, &[]);
+    let said = brindle_fails(1, ["ls", &format!("LABEL={label}")]);
+    assert!(said.contains("one is a copy") && said.contains("name the devices themselves"), "{said}");
+    loops.0.iter().for_each(|device| assert!(said.contains(text(device)), "{said}"));
+    brindle_succeeds(["ls", text(&loops.0[1])]);
 }
 
 #[test]
