@@ -110,7 +110,19 @@ impl LoopDevice {
     /// # Errors
     /// EBUSY if it is in use: mounted, or a part of a RAID; others of open(2) and of the ioctl.
     pub fn detach(&self, left: &[(&str, &str)]) -> io::Result<()> {
-        let flags = OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
+        self.clear(left, OFlags::EXCL)
+    }
+
+    /// The same of one that may be in use: then its last user detaches it by closing it.
+    ///
+    /// # Errors
+    /// Those of open(2) and of the ioctl.
+    pub fn detach_with_last_user(&self, left: &[(&str, &str)]) -> io::Result<()> {
+        self.clear(left, OFlags::empty())
+    }
+
+    fn clear(&self, left: &[(&str, &str)], flags: OFlags) -> io::Result<()> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | flags;
         let device = rustix::fs::open(&self.path, flags, Mode::empty())?;
         for (property, value) in left {
             // Kernels that do not have it, or not this value, leave it as it is.

@@ -262,6 +262,10 @@ impl Ending {
     pub fn end_by_force(&self) {
         let Err(error) = self.end() else { return };
         tracing::warn!("{error}; it disappears now, and ends with its last user");
+        let detached = self.loop_device.as_ref().map_or(Ok(()), |device| device.detach_with_last_user(&LEFT));
+        if let Err(error) = detached {
+            tracing::warn!("the loop device stays until `losetup --detach`: {error}");
+        }
         if let Err(error) = unmount(&self.mountpoint, UnmountFlags::DETACH) {
             tracing::warn!("{error}");
         }

@@ -1,6 +1,6 @@
 //! `brindle export` of caches and of exports of others, and devices as files of a mount.
 
-use super::cache::{byte_at, run, write_at};
+use super::cache::{PATIENCE, byte_at, run, write_at};
 use super::mount::{can_mount, is_mounted, unmount};
 use super::nbd::{Exported, image, tool};
 use super::support::{brindle, brindle_fails, brindle_prints, brindle_succeeds, is_root, text};
@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 const SIZE: u64 = 64 << 20;
 
@@ -32,9 +33,17 @@ impl ShownFile {
     }
 
     /// Asks it to end, and waits.
-    fn end(mut self) {
+    fn end(self) {
+        self.ask_to_end();
+        self.ends();
+    }
+
+    fn ask_to_end(&self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+    }
+
+    fn ends(mut self) {
         assert!(self.child.wait().expect("it ends").success());
         assert!(!is_mounted(&self.mountpoint));
     }
@@ -208,8 +217,16 @@ fn filesystem_of_the_kernel_lies_on_an_export_by_a_loop_device() {
     fs::create_dir(at("files")).expect("new");
     assert!(run("mount", &[text(&shown.path), text(&at("files"))]));
     fs::write(at("files").join("file"), vec![6; 1 << 20]).expect("room");
+    // A filesystem that is mounted is served on after a signal; the loop device and the process end with it.
+    shown.ask_to_end();
+    let begin = Instant::now();
+    while is_mounted(&at("place")) {
+        assert!(begin.elapsed() < PATIENCE, "the end of the directory: not in time");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    fs::write(at("files").join("later"), vec![7; 1 << 20]).expect("room");
     assert!(run("umount", &[text(&at("files"))]));
-    shown.end();
+    shown.ends();
     server.end();
     assert!(tool(&["e2fsck", "-f", "-n", text(&disk)]).is_some());
     assert!(!brindle(["export", "--mount", text(&at("nowhere")), text(&disk)]).status.success());
