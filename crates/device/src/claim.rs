@@ -55,11 +55,44 @@ pub(crate) fn refusal(path: &Path, source: io::Error) -> DeviceError {
     let device = path.display().to_string();
     match Errno::from_io_error(&source) {
         Some(Errno::BUSY) => {
-            let by = "it is mounted, or part of something that is running".to_owned();
+            let by = user_of(path)
+                .unwrap_or_else(|| "it is mounted, or part of something that is running".to_owned());
             DeviceError::Busy { device, by }
         }
         _ => DeviceError::Open { device, source },
     }
+}
+
+/// The user of a block device, as far as the caller may see: a mount, a device that is built of it, a process.
+fn user_of(path: &Path) -> Option<String> {
+    let device = path.canonicalize().ok()?;
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mounted = mounts.lines().find_map(|line| {
+        let (source, rest) = line.split_once(' ')?;
+        let (at, _) = rest.split_once(' ')?;
+        (Path::new(source) == device).then(|| format!("it is mounted on {at}"))
+    });
+    mounted.or_else(|| built_of(&device)).or_else(|| process_with(&device))
+}
+
+/// The device that is built of another one.
+fn built_of(device: &Path) -> Option<String> {
+    let name = device.strip_prefix("/dev").ok()?.to_str()?.replace('/', "!");
+    let mut above = std::fs::read_dir(format!("/sys/class/block/{name}/holders")).ok()?.flatten();
+    Some(format!("/dev/{} is built of it", above.next()?.file_name().to_str()?))
+}
+
+/// Another process that has a device open.
+fn process_with(device: &Path) -> Option<String> {
+    let entries = std::fs::read_dir("/proc").ok()?.flatten();
+    let mut processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let has_it_open = |process: &u32| {
+        let files = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+        let mut targets = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+        *process != std::process::id() && targets.any(|target| target == device)
+    };
+    let process = processes.find(has_it_open)?;
+    Some(format!("{} has it open", shown_process(process)?))
 }
 
 /// Refuses an image that is in use, and marks it as such. The kernel ends a process before the reads and the loop device
@@ -98,6 +131,11 @@ fn holder_of(file: &File) -> Option<String> {
     let inode = file.metadata().ok()?.ino().to_string();
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     let process = locks.lines().find_map(|line| lock_on(line, &inode))?;
+    shown_process(process.parse().ok()?)
+}
+
+/// A process by its id and its command.
+fn shown_process(process: u32) -> Option<String> {
     let words = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
     Some(format!("process {process} ({})", shown_command(&words)))
 }

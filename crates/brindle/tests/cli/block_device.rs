@@ -125,8 +125,11 @@ fn a_block_device_is_claimed_by_its_mount() {
     assert_eq!(shown(&place), (loops.0[0].clone(), "fuseblk.brindle".to_owned()));
     let other = scratch.path().join("other");
     fs::create_dir(&other).expect("new");
-    for device in [first, second] {
-        assert!(!brindle(["mkfs", "-f", device]).status.success(), "{device} is in use");
+    for (device, by) in
+        [(first, format!("it is mounted on {}", text(&place))), (second, ") has it open".to_owned())]
+    {
+        let said = brindle_fails(1, ["mkfs", "-f", device]);
+        assert!(said.contains(&format!("{device} is in use: ")) && said.contains(&by), "{said}");
     }
     brindle_fails(1, ["mount", "-o", "noblkdev", first, second, text(&other)]);
     fs::write(place.join("file"), b"contents").expect("room");
