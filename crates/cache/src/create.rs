@@ -198,8 +198,8 @@ fn plan(
         return refused("a write-only cache", 1, "must be a write-back cache");
     }
     let flash_bytes = flash.size_bytes().min(options.size_bytes.unwrap_or(u64::MAX));
-    if options.size_bytes.is_some_and(|asked| asked > flash.size_bytes()) {
-        return refused("a cache size", flash.size_bytes(), "is all that the flash device has");
+    if let Some(asked) = options.size_bytes.filter(|asked| *asked > flash.size_bytes()) {
+        return refused("a cache size", asked, "is more than the flash device has");
     }
     let Some(geometry) = Geometry::fitting(flash_bytes, block_bytes, associativity) else {
         return refused("a flash device", flash_bytes, "has no room for one set of blocks");

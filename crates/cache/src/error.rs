@@ -16,7 +16,9 @@ pub enum CacheError {
         flash: String,
     },
     /// The flash device has a cache already.
-    #[error("{flash} holds the cache {cache} already")]
+    #[error(
+        "{flash} holds the cache {cache} already; --force takes its place, and its dirty blocks are lost"
+    )]
     Exists {
         /// The flash device.
         flash: String,

@@ -2,11 +2,12 @@
 
 use crate::commands::mount::background;
 use crate::{logging, output};
-use anyhow::{Context, Result};
-use brindle_lab::{Ending, ShowOptions, ShownDevice, show};
+use anyhow::{Context, Result, anyhow};
+use brindle_lab::{Ending, LabError, ShowOptions, ShownDevice, show};
+use brindle_uapi::mount_table;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -63,6 +64,23 @@ pub(crate) fn print_path(path: &Path) -> Result<()> {
     let mut out = output::stdout();
     writeln!(out, "{}", path.display())?;
     Ok(out.flush()?)
+}
+
+/// Error of the end of a shown device, with the mounts that are in the way of its loop device.
+pub(crate) fn explain_end(error: LabError) -> anyhow::Error {
+    let LabError::Detach { device, source } = &error else { return error.into() };
+    if source.kind() != ErrorKind::ResourceBusy {
+        return error.into();
+    }
+    let mounts = mount_table::read().unwrap_or_default().into_iter().filter(|mount| mount.source == *device);
+    let places: Vec<String> = mounts.map(|mount| mount.mountpoint.display().to_string()).collect();
+    let device = device.display();
+    if places.is_empty() {
+        return anyhow!(
+            "{device} is in use by another program; `lsblk {device}` and `fuser -v {device}` tell by which"
+        );
+    }
+    anyhow!("{device} is mounted on {}; unmount it first", places.join(" and "))
 }
 
 /// Ends a mount that shows a device when a signal asks us to go. While it is used it is served on; a second signal does not wait for that.

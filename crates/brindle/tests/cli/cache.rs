@@ -135,7 +135,7 @@ fn cache_that_cannot_be_made_is_refused() {
         (2, ["-p", "back", "-m", "4M"], "blocks of 4k"),
         (1, ["-p", "back", "-b", "3k"], "power of two"),
         (1, ["-p", "back", "-a", "100"], "power of two"),
-        (1, ["-p", "back", "-s", "1G"], "all that the flash device has"),
+        (1, ["-p", "back", "-s", "1G"], "more than the flash device has"),
         (1, ["-wp", "thru", "-a", "512"], "must be a write-back cache"),
         (2, ["-p", "back", "-d", "100"], "power of two up to 512"),
         (2, ["-p", "back", "-d", "1024"], "power of two up to 512"),
@@ -159,8 +159,38 @@ fn cache_that_cannot_be_made_is_refused() {
         let said = brindle_fails(2, ["cache", "set", word, "/"]);
         assert!(said.contains(why), "{said}");
     }
-    let said = brindle_fails(1, ["cache", "set", "dirty_thresh_pct=50", "/"]);
-    assert!(!said.is_empty());
+    for command in
+        [vec!["set", "dirty_thresh_pct=50", "/"], vec!["stat", "/"], vec!["grow", "/"], vec!["stop", "/"]]
+    {
+        let said = brindle_fails(1, ["cache"].into_iter().chain(command));
+        assert!(said.contains("no cache is served there") && said.contains("`brindle cache load`"), "{said}");
+    }
+}
+
+/// Of an SSD and a disk that are named in the wrong order, the disk is not overwritten.
+#[test]
+fn an_ssd_that_holds_something_else_is_refused_unless_forced() {
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let [ssd, disk] = ["ssd", "disk"].map(|name| scratch.path().join(name));
+    for image in [&ssd, &disk] {
+        File::create(image).and_then(|image| image.set_len(128 << 20)).expect("room");
+    }
+    let (ssd, disk) = (text(&ssd), text(&disk));
+    brindle_succeeds(["mkfs", disk]);
+    let create = |words: &[&'static str]| [&["cache", "create", "-p", "back"], words].concat();
+    let swapped = brindle_fails(1, create(&["fsdc"]).into_iter().chain([disk, ssd]));
+    assert!(swapped.contains("a btrfs filesystem") && swapped.contains("--force"), "{swapped}");
+    brindle_succeeds(["check", disk]);
+    let twice = brindle_fails(1, create(&["fsdc"]).into_iter().chain([ssd, ssd]));
+    assert!(twice.contains("is given twice"), "{twice}");
+    brindle_succeeds(create(&["fsdc"]).into_iter().chain([ssd, disk]));
+    let of_a_cache = brindle_fails(1, create(&["other"]).into_iter().chain([disk, ssd]));
+    assert!(of_a_cache.contains("is the SSD of a cache"), "{of_a_cache}");
+    let mirror = brindle_fails(1, ["cache", "mirror", ssd, disk]);
+    assert!(mirror.contains("a btrfs filesystem"), "{mirror}");
+    brindle_succeeds(["check", disk]);
+    brindle_succeeds(["cache", "destroy", ssd]);
+    brindle_succeeds(create(&["-f", "fsdc"]).into_iter().chain([disk, ssd]));
 }
 
 #[test]
@@ -317,6 +347,8 @@ fn filesystems_on_a_cache_survive_the_death_of_its_server() {
             pair.load(&["--attach"]);
         }
         assert!(run("mount", &[text(&pair.device), text(&files)]), "the log is replayed");
+        let said = brindle_fails(1, pair.cache(&["stop"]));
+        assert!(said.contains(&format!("is mounted on {}; unmount it first", files.display())), "{said}");
         assert!(run("umount", &[text(&files)]));
         assert!(on_device(check, &pair), "{check}");
         brindle_succeeds(pair.cache(&["stop"]));

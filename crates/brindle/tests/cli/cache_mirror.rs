@@ -92,7 +92,8 @@ fn mirror_that_cannot_be_is_refused() {
             vec!["create", "-p", "back", "--mirror", &ssd1, "other", &new, &disk],
             "holds the cache pair already",
         ),
-        (vec!["create", "-p", "back", "--mirror", &new, "other", &new, &disk], "in use"),
+        (vec!["create", "-p", "back", "--mirror", &new, "other", &new, &disk], "is given twice"),
+        (vec!["mirror", &ssd0, &ssd0], "is given twice"),
         (vec!["mirror", &ssd0, &ssd1], "holds the cache pair already"),
         (vec!["mirror", &new, &ssd1], "holds no cache"),
     ] {

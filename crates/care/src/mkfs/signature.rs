@@ -3,6 +3,9 @@
 use brindle_cache::DISK_MAGIC;
 use brindle_device::{Device, DeviceError};
 
+/// Name of the format of the SSD of a cache.
+pub const FLASH_CACHE: &str = "a flash cache, the SSD of cache:SSD:DISK";
+
 /// A format and where its magic number is.
 struct Signature {
     format: &'static str,
@@ -17,7 +20,7 @@ const fn row(format: &'static str, offset: u64, magic: &'static [u8]) -> Signatu
 /// The first that fits is named, so what says more comes first.
 #[rustfmt::skip]
 const SIGNATURES: [Signature; 26] = [
-    row("a flash cache, the SSD of cache:SSD:DISK",                     0, b"BrndlFC\0"),
+    row(FLASH_CACHE,                                                    0, b"BrndlFC\0"),
     row("half of a flash cache: it is the disk of cache:SSD:DISK",      0, &DISK_MAGIC),
     row("a btrfs filesystem",         0x1_0040,  b"_BHRfS_M"),
     row("a btrfs filesystem",         0x400_0040, b"_BHRfS_M"),

@@ -1,9 +1,10 @@
 //! `cache set` and `cache stop`.
 
-use super::stat::{caches_of, pool_at, served};
+use super::served::{client_at, lines_at};
+use super::stat::{caches_of, pool_at};
+use crate::commands::shown::explain_end;
 use anyhow::{Context, Result, bail};
 use brindle_cache::Change;
-use brindle_lab::Client;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -91,15 +92,18 @@ pub(crate) fn set(command: &SetCommand) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let client = Client::of_any(&command.mountpoint)?;
+    let client = client_at(&command.mountpoint)?;
+    if !lines_at(&command.mountpoint)?.iter().any(|(name, _)| name == "mode") {
+        bail!("{}: the device that is shown there has no cache", command.mountpoint.display());
+    }
     client.send(&command.setting).with_context(|| command.setting.clone())?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Runs `cache stop`.
 pub(crate) fn stop(command: &StopCommand) -> Result<ExitCode> {
-    let client = Client::of_any(&command.mountpoint)?;
-    let lines = served(&command.mountpoint)?;
+    let client = client_at(&command.mountpoint)?;
+    let lines = lines_at(&command.mountpoint)?;
     let find = |name: &str| lines.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str());
     let Some(process) = find("process").and_then(|process| process.parse().ok()) else {
         bail!("{}: no cache is served there", command.mountpoint.display());
@@ -110,6 +114,6 @@ pub(crate) fn stop(command: &StopCommand) -> Result<ExitCode> {
             cleaned.context("cannot clean the cache; with --force it ends as by a crash, and what was flushed stays on the SSD")?;
         }
     }
-    client.end(process, find("loop_device").map(PathBuf::from))?;
+    client.end(process, find("loop_device").map(PathBuf::from)).map_err(explain_end)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,6 @@
 //! `cache create`: makes a cache.
 
+use super::contents::{check_apart, check_disk, check_ssd};
 use crate::commands::mount::machine_bytes;
 use crate::commands::usage::wrong_usage;
 use anyhow::{Context, Result, bail};
@@ -37,7 +38,7 @@ EXAMPLES
 
 EXIT STATUS
   0  the cache is there
-  1  it could not be made, or the SSD holds one already
+  1  it could not be made, or the SSD holds a cache or a filesystem already
   2  wrong usage";
 
 /// Make a cache on an SSD for a disk
@@ -52,7 +53,7 @@ pub(crate) struct CreateCommand {
     /// Cache writes only, not reads (mode back)
     #[arg(short = 'w')]
     write_only: bool,
-    /// Take the place of a cache that is there, with its dirty blocks
+    /// Take the place of a cache that is there, with its dirty blocks, or of a filesystem
     #[arg(short, long)]
     force: bool,
     /// Length of a block
@@ -106,6 +107,8 @@ pub(crate) fn run(command: &CreateCommand) -> Result<ExitCode> {
     if let Some(adjacent) = command.disk_associativity {
         check_disk_associativity(adjacent, command.associativity)?;
     }
+    let others = [Some(command.disk.as_path()), command.mirror.as_deref()];
+    others.into_iter().flatten().try_for_each(|other| check_apart(&command.ssd, other))?;
     let flash: Arc<dyn WritableDevice> = Arc::new(FileDevice::open_writable(&command.ssd)?);
     // The SSD keeps the name, for `cache load` without it.
     let disk = if is_remote(&command.disk) {
@@ -125,6 +128,10 @@ pub(crate) fn run(command: &CreateCommand) -> Result<ExitCode> {
     };
     let second = command.mirror.as_deref().map(FileDevice::open_writable).transpose()?;
     let mirror = second.map(|device| Arc::new(device) as Arc<dyn WritableDevice>);
+    if !command.force {
+        check_disk(&*disk)?;
+        [Some(&flash), mirror.as_ref()].into_iter().flatten().try_for_each(|ssd| check_ssd(&**ssd))?;
+    }
     let slots = match &mirror {
         None => planned_slots(&*flash, &*disk, &options)?,
         Some(mirror) => planned_slots_mirrored([&*flash, &**mirror], &*disk, &options)?,

@@ -1,9 +1,9 @@
 //! `cache grow`: takes the new size of a disk.
 
-use super::stat::{caches_of, pool_at, served};
+use super::served::{client_at, lines_at};
+use super::stat::{caches_of, pool_at};
 use anyhow::{Context, Result, bail};
 use brindle_device::LoopDevice;
-use brindle_lab::Client;
 use clap::Args;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::path::PathBuf;
@@ -45,9 +45,9 @@ pub(crate) fn run(command: &GrowCommand) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let client = Client::of_any(&command.mountpoint)?;
+    let client = client_at(&command.mountpoint)?;
     client.send("grow=1").context("cannot grow the cache")?;
-    let lines = served(&command.mountpoint)?;
+    let lines = lines_at(&command.mountpoint)?;
     let find = |name: &str| lines.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str());
     // The kernel asks for the size when it is told to, and not before.
     let shown = statx(CWD, client.disk(), AtFlags::STATX_FORCE_SYNC, StatxFlags::SIZE)?.stx_size;

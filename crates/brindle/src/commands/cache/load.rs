@@ -1,5 +1,6 @@
 //! `cache load`: opens a cache and serves it.
 
+use super::contents::check_apart;
 use crate::commands::mount::background;
 use crate::commands::shown::{EndSignals, Showing, print_path, show_until_end, status_text};
 use anyhow::{Context, Result, bail};
@@ -94,6 +95,7 @@ impl LoadCommand {
     /// Disk and directory as they are given, or as the SSD tells.
     fn place(&self) -> Result<Place> {
         if let (Some(disk), Some(mountpoint)) = (&self.disk, &self.mountpoint) {
+            check_apart(&self.ssd, disk)?;
             return Ok(Place { disk: disk.clone(), mountpoint: mountpoint.clone() });
         }
         let ssd = self.ssd.display();

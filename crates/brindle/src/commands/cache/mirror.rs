@@ -1,5 +1,6 @@
 //! `cache mirror`: gives the cache of an SSD a second one.
 
+use super::contents::{check_apart, check_ssd};
 use super::create::random_uuid;
 use anyhow::Result;
 use brindle_cache::add_mirror;
@@ -17,7 +18,7 @@ EXAMPLES
 
 EXIT STATUS
   0  both are the SSDs of the cache
-  1  one of them is in use, too short, or holds a cache already
+  1  one of them is in use, too short, or holds a cache or a filesystem already
   2  wrong usage";
 
 /// Have a second SSD mirror that of a cache
@@ -27,7 +28,7 @@ EXIT STATUS
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct MirrorCommand {
-    /// Take an SSD that holds a cache, with its dirty blocks
+    /// Take an SSD that holds a cache, with its dirty blocks, or a filesystem
     #[arg(short, long)]
     force: bool,
     /// The SSD with the cache
@@ -38,7 +39,12 @@ pub(crate) struct MirrorCommand {
 
 /// Runs the command.
 pub(crate) fn run(command: &MirrorCommand) -> Result<ExitCode> {
+    check_apart(&command.ssd, &command.mirror)?;
     let [flash, mirror] = [&command.ssd, &command.mirror].map(|path| FileDevice::open_writable(path));
-    add_mirror(&flash?, &mirror?, random_uuid()?, command.force)?;
+    let (flash, mirror) = (flash?, mirror?);
+    if !command.force {
+        check_ssd(&mirror)?;
+    }
+    add_mirror(&flash, &mirror, random_uuid()?, command.force)?;
     Ok(ExitCode::SUCCESS)
 }

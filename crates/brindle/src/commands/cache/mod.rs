@@ -1,11 +1,13 @@
 //! `brindle cache`: a flash device in front of a disk.
 
 mod change;
+mod contents;
 mod create;
 mod destroy;
 mod grow;
 mod load;
 mod mirror;
+mod served;
 mod stat;
 
 use anyhow::Result;

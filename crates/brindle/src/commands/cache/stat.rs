@@ -1,5 +1,6 @@
 //! `cache stat`: settings and counters of a cache in use, or facts of one that is not.
 
+use super::served::lines_at;
 use crate::format::{Align, write_table};
 use crate::options::JsonOption;
 use crate::output;
@@ -7,7 +8,6 @@ use anyhow::{Result, bail};
 use brindle_admin::{CacheLines, Mounted};
 use brindle_cache::inspect;
 use brindle_device::FileDevice;
-use brindle_lab::Client;
 use clap::Args;
 use serde_json::{Map, Value, json};
 use std::io::Write;
@@ -45,7 +45,7 @@ pub(crate) fn run(command: &StatCommand) -> Result<ExitCode> {
     if let Some(mounted) = pool_at(&command.path) {
         return of_pool(&mounted, command.json.json);
     }
-    let lines = if command.path.is_dir() { served(&command.path)? } else { on_flash(&command.path)? };
+    let lines = if command.path.is_dir() { lines_at(&command.path)? } else { on_flash(&command.path)? };
     if command.json.json {
         output::print_json(&object(&lines).into())?;
     } else {
@@ -103,12 +103,6 @@ fn object(lines: &CacheLines) -> Map<String, Value> {
 fn write_lines(out: &mut impl Write, lines: CacheLines) -> Result<()> {
     let rows: Vec<Vec<String>> = lines.into_iter().map(|(name, value)| vec![name, value]).collect();
     Ok(write_table(out, &[Align::Left, Align::Left], &rows)?)
-}
-
-pub(super) fn served(mountpoint: &Path) -> Result<Vec<(String, String)>> {
-    let text = Client::of_any(mountpoint)?.status_text()?;
-    let lines = text.lines().filter_map(|line| line.split_once(' '));
-    Ok(lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
 }
 
 fn on_flash(path: &Path) -> Result<Vec<(String, String)>> {

@@ -1,6 +1,7 @@
 //! `lab cut`, `restore` and `stop`: the power of a disk, and its end.
 
 use super::stats::{cut_json, cut_line};
+use crate::commands::shown::explain_end;
 use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Context, Result};
@@ -122,6 +123,6 @@ pub(crate) fn restore(command: &RestoreCommand) -> Result<ExitCode> {
 
 /// Runs `lab stop`.
 pub(crate) fn stop(command: &StopCommand) -> Result<ExitCode> {
-    Client::at(&command.mountpoint)?.stop()?;
+    Client::at(&command.mountpoint)?.stop().map_err(explain_end)?;
     Ok(ExitCode::SUCCESS)
 }
