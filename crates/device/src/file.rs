@@ -39,6 +39,8 @@ pub struct FileDevice {
     can_discard: bool,
     class: DeviceClass,
     queue_depth: u32,
+    /// The same file, opened once more: the host tells a failure once to each of them.
+    written_out: OnceLock<Option<File>>,
     /// The file in which the host counts waiting requests, once it was asked for.
     in_flight: OnceLock<Option<File>>,
     /// Bytes that one hint fetches; the kernel cuts longer ones short.
@@ -151,6 +153,7 @@ impl FileDevice {
             can_discard,
             class,
             queue_depth,
+            written_out: OnceLock::new(),
             in_flight: OnceLock::new(),
             prefetch_bytes,
             meter: Arc::default(),
@@ -396,6 +399,13 @@ impl WritableDevice for FileDevice {
     fn flush(&self) -> Result<(), DeviceError> {
         let _metered = self.meter.begin(Operation::Flush, 0, 0);
         self.file.sync_all().map_err(|source| DeviceError::Flush { device: self.name.to_string(), source })
+    }
+
+    fn write_out(&self) -> Result<(), DeviceError> {
+        let again = || File::open(format!("/proc/self/fd/{}", self.file.as_raw_fd())).ok();
+        let Some(file) = self.written_out.get_or_init(again) else { return Ok(()) };
+        let _metered = self.meter.begin(Operation::Flush, 0, 0);
+        file.sync_data().map_err(|source| DeviceError::Flush { device: self.name.to_string(), source })
     }
 
     fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError> {

@@ -195,6 +195,15 @@ pub trait WritableDevice: Device {
     /// Makes durable everything written before.
     fn flush(&self) -> Result<(), DeviceError>;
 
+    /// Writes what was taken before to the medium, so that the next flush has little to wait for. Covers nothing: failures of
+    /// the host's earlier writes are left for that flush to tell. A device that can't tell these apart does nothing.
+    ///
+    /// # Errors
+    /// [`DeviceError::Flush`] if the device refuses.
+    fn write_out(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
     /// Gives back the space of a range. Best effort: true if the range reads as zeros from now on, false if the
     /// device can't, and the range is as it was.
     fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError>;

@@ -1,22 +1,60 @@
-//! A device that has something done before it takes its next write.
+//! A device whose writes are interrupted: by something that is done before the next one, or until they are let go.
 
 use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 /// A device before another one, that has something done before it takes its next write: on a thread of its own, for the one that
-/// writes may hold locks. The write waits for that, others go on.
+/// writes may hold locks. The write waits for that, others go on. Or all writes wait, as those of a slow disk.
 pub struct InterruptedDevice {
     inner: Arc<dyn WritableDevice>,
     before: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    held: Mutex<Held>,
+    changed: Condvar,
+}
+
+/// Writes that are held, and their number.
+#[derive(Default)]
+struct Held {
+    are_held: bool,
+    waiting: usize,
 }
 
 impl InterruptedDevice {
     /// A device that does nothing but pass on, until it is given something to do.
     #[must_use]
     pub fn new(inner: Arc<dyn WritableDevice>) -> Self {
-        Self { inner, before: Mutex::default() }
+        Self { inner, before: Mutex::default(), held: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Has all writes wait from now on, and what writes out earlier ones.
+    pub fn hold_writes(&self) {
+        self.held().are_held = true;
+    }
+
+    /// Lets all writes go on.
+    pub fn let_go(&self) {
+        self.held().are_held = false;
+        self.changed.notify_all();
+    }
+
+    /// Number of writes that wait.
+    pub fn waiting_writes(&self) -> usize {
+        self.held().waiting
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_while_held(&self) {
+        let mut held = self.held();
+        held.waiting += 1;
+        while held.are_held {
+            held = self.changed.wait(held).unwrap_or_else(PoisonError::into_inner);
+        }
+        held.waiting -= 1;
     }
 
     /// Has something done before the next write.
@@ -60,7 +98,8 @@ impl Device for InterruptedDevice {
 
 impl WritableDevice for InterruptedDevice {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        // Nothing is held meanwhile: the act may write, too.
+        self.wait_while_held();
+        // Nothing is locked meanwhile: the act may write, too.
         let act = self.before().take();
         if let Some(act) = act {
             thread::scope(|threads| threads.spawn(act).join()).expect("the act does not panic");
@@ -70,6 +109,11 @@ impl WritableDevice for InterruptedDevice {
 
     fn flush(&self) -> Result<(), DeviceError> {
         self.inner.flush()
+    }
+
+    fn write_out(&self) -> Result<(), DeviceError> {
+        self.wait_while_held();
+        self.inner.write_out()
     }
 
     fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError> {

@@ -1,5 +1,8 @@
 //! Independent work, on all cores. A loop in an explored build: rayon's threads are not the explorer's.
 //! A [`Probe`](crate::Probe) of the caller's watches the threads that do the work.
+//!
+//! Rayon's threads are shared by the whole process, so work that waits, for devices or locks, is not for them: what computes
+//! would wait for the slowest disk. It has threads of its own ([`try_map_waiting`]).
 
 #[cfg(not(feature = "explore"))]
 use crate::probe;
@@ -36,4 +39,106 @@ pub fn try_map<T: Sync, R: Send, E: Send>(
     act: impl Fn(&T) -> Result<R, E> + Sync + Send,
 ) -> Result<Vec<R>, E> {
     items.iter().map(act).collect()
+}
+
+/// The results of `act` on each item, in order, or one of the errors, for acts that wait for devices. They begin in the order
+/// of the items, a few at a time: what is adjacent is asked of a disk one after the other.
+#[cfg(not(feature = "explore"))]
+pub fn try_map_waiting<T: Sync, R: Send, E: Send>(
+    items: &[T],
+    act: impl Fn(&T) -> Result<R, E> + Sync + Send,
+) -> Result<Vec<R>, E> {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let (probe, next) = (probe::of_thread(), AtomicUsize::new(0));
+    let take_turns = || {
+        let mut done = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(index) else { return done };
+            let result = probe.watching(|| act(item));
+            if result.is_err() {
+                next.store(items.len(), Ordering::Relaxed);
+            }
+            done.push((index, result));
+        }
+    };
+    // Two at least: one waits while the other computes.
+    let threads = rayon::current_num_threads().max(2).min(items.len());
+    let mut done = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(take_turns)).collect();
+        let mut done = take_turns();
+        for other in others {
+            match other.join() {
+                Ok(of_other) => done.extend(of_other),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        done
+    });
+    done.sort_unstable_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// The results of `act` on each item, in order, or one of the errors, for acts that wait for devices.
+#[cfg(feature = "explore")]
+pub fn try_map_waiting<T: Sync, R: Send, E: Send>(
+    items: &[T],
+    act: impl Fn(&T) -> Result<R, E> + Sync + Send,
+) -> Result<Vec<R>, E> {
+    items.iter().map(act).collect()
+}
+
+#[cfg(all(test, not(feature = "explore")))]
+mod tests {
+    use super::*;
+    use std::sync::{Barrier, Mutex, mpsc};
+    use std::time::Duration;
+
+    #[test]
+    fn results_are_in_order_and_acts_begin_in_order() {
+        let begun = Mutex::new(Vec::new());
+        let items: Vec<u32> = (0..100).collect();
+        let doubled = try_map_waiting(&items, |item| {
+            begun.lock().expect("no panic").push(*item);
+            std::thread::sleep(Duration::from_micros(u64::from(item % 3) * 50));
+            Ok::<_, ()>(item * 2)
+        });
+        assert_eq!(doubled, Ok(items.iter().map(|item| item * 2).collect()));
+        let begun = begun.into_inner().expect("no panic");
+        // A thread may be late between taking an item and beginning it.
+        let threads = rayon::current_num_threads().max(2);
+        let is_near = |(at, item): (usize, &u32)| at.abs_diff(*item as usize) <= 4 * threads;
+        assert!(begun.iter().enumerate().all(is_near), "{begun:?}");
+    }
+
+    #[test]
+    fn an_error_ends_it_and_nothing_is_asked_of_no_items() {
+        let items: Vec<u32> = (0..1000).collect();
+        let failed = try_map_waiting(&items, |item| if *item >= 10 { Err(*item) } else { Ok(*item) });
+        assert!(failed.is_err_and(|item| item < 100));
+        assert_eq!(try_map_waiting(&[], |_: &u32| Err::<(), _>(())), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn what_waits_keeps_nothing_that_computes_waiting() {
+        let threads = rayon::current_num_threads().max(2);
+        let all_wait = Barrier::new(threads + 1);
+        let (release, released) = mpsc::channel::<()>();
+        let released = Mutex::new(released);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                try_map_waiting(&vec![(); threads], |()| {
+                    all_wait.wait();
+                    released.lock().expect("no panic").recv().map_err(|_| ())
+                })
+                .expect("each is released")
+            });
+            all_wait.wait();
+            let (computed, answer) = mpsc::channel();
+            rayon::spawn(move || computed.send(map(&[1, 2, 3], |item| item + 1)).expect("it is waited for"));
+            let answer = answer.recv_timeout(Duration::from_secs(60));
+            (0..threads).for_each(|_| release.send(()).expect("it is waited for"));
+            assert_eq!(answer, Ok(vec![2, 3, 4]));
+        });
+    }
 }

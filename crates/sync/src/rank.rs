@@ -42,7 +42,7 @@ ranks! {
     // Transactions: `tree`.
     /// The commit: one at a time.
     Commit,
-    /// A sync of the log: one at a time, and none while the log ends.
+    /// Turn of a sync of the log: one at a time, and none while the log ends. No lock; syncs wait for it.
     LogSync,
     /// Part in the running transaction, or its gate closed. No lock; a commit waits for it.
     Transaction,

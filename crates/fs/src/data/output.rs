@@ -31,8 +31,8 @@ pub(crate) enum Cause {
 
 /// The longest extent (`BTRFS_MAX_EXTENT_SIZE`), in bytes.
 pub(super) const EXTENT_MAX_BYTES: u64 = 128 << 20;
-/// Approximate number of bytes that one task checksums and writes.
-const TASK_BYTES: usize = 2 << 20;
+/// Approximate number of bytes that one task checksums and writes: one request of a disk.
+const TASK_BYTES: usize = 1 << 20;
 
 /// Parameters for writing the contents of a file.
 #[derive(Clone, Copy, Debug)]
@@ -236,7 +236,7 @@ pub(super) fn contents_of<'b>(pieces: &'b [WritingPiece], range: &Range<u64>) ->
         .collect()
 }
 
-/// Writes everything, and computes its checksums (if it is to have some), on all cores; the checksums of each write.
+/// Writes everything, in order, and computes its checksums (if it is to have some), on all cores; the checksums of each write.
 pub(super) fn write_all<T: Sync>(
     files: &FileData,
     writes: &[(T, Logical, &[u8])],
@@ -256,7 +256,7 @@ pub(super) fn write_all<T: Sync>(
     };
     let done: Result<Vec<Vec<Vec<u8>>>, FsError> = match tasks.as_slice() {
         [one] => run(one).map(|checksums| vec![checksums]),
-        many => parallel::try_map(many, run),
+        many => parallel::try_map_waiting(many, run),
     };
     Ok(done?.into_iter().flatten().collect())
 }

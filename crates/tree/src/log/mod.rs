@@ -1,6 +1,7 @@
 //! State of the log of the running transaction; the essay on logs is in `log_writer`.
 
 pub(crate) mod holders;
+pub(crate) mod turn;
 mod verify;
 
 use crate::histogram::Histogram;
@@ -10,7 +11,7 @@ use crate::store::Store;
 use crate::tree::Tree;
 use brindle_ondisk::{Generation, RootId};
 use brindle_sync::atomic::{AtomicU64, Ordering};
-use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
+use brindle_sync::{Condvar, Mutex, MutexGuard, Rank, Ranked};
 use brindle_volume::DeviceSet;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,8 +22,8 @@ pub(crate) struct Log {
     state: Mutex<LogState>,
     /// Held while items are prepared, if that is told to be locked.
     pub(crate) preparation: Mutex<()>,
-    /// Held during a sync, and by what syncs must not run beside: the end of the log, and exclusive changes.
-    sync: Mutex<()>,
+    /// Told when a sync has ended, or what syncs must not run beside.
+    turn_ended: Condvar,
     /// Until this transaction is durable, nothing is logged.
     unfit: AtomicU64,
     statistics: Mutex<LogStatistics>,
@@ -51,9 +52,17 @@ pub(crate) struct LogState {
     pub(crate) data_on: DeviceSet,
     /// Callers that wait for the sync of an even number, and for that of an odd one: two at most are to come.
     pub(crate) callers: [u64; 2],
+    /// Turns of syncs.
+    turns: turn::Turns,
 }
 
 impl LogState {
+    /// State after the end of the log: no sync of it is to come.
+    fn ended(&mut self) -> Self {
+        let turns = std::mem::take(&mut self.turns);
+        Self { begun: self.begun, synced: self.begun, turns, ..Self::default() }
+    }
+
     /// Callers that wait for a sync.
     fn callers(&mut self, number: u64) -> &mut u64 {
         &mut self.callers[usize::from(!number.is_multiple_of(2))]
@@ -158,7 +167,7 @@ impl Default for Log {
         Self {
             state: Mutex::default(),
             preparation: Mutex::new(Rank::LogPreparation, ()),
-            sync: Mutex::new(Rank::LogSync, ()),
+            turn_ended: Condvar::new(),
             unfit: AtomicU64::new(0),
             statistics: Mutex::default(),
             histograms: Default::default(),
@@ -184,10 +193,9 @@ impl Log {
         self.state.lock()
     }
 
-    /// Keeps syncs away. A holder that panics stops the pool on its way out.
-    #[track_caller]
-    pub(crate) fn lock_sync(&self) -> MutexGuard<'_, ()> {
-        self.sync.lock_after_panic()
+    /// Returns true if something was logged since the last commit.
+    pub(crate) fn is_in_use(&self) -> bool {
+        !self.state().trees.is_empty()
     }
 
     /// Until a transaction is durable, nothing is logged.
@@ -207,7 +215,7 @@ impl Log {
         for at in blocks.keys() {
             space.extent_freed(*at, store.nodesize().into(), false);
         }
-        *state = LogState { begun: state.begun, synced: state.begun, ..LogState::default() };
+        *state = state.ended();
     }
 
     /// Counters of the log.
@@ -236,19 +244,6 @@ impl Log {
 
     pub(crate) fn counts(&self) -> MutexGuard<'_, LogStatistics> {
         self.statistics.lock()
-    }
-
-    /// Counts a caller for the sync that its ticket waits for; false if that is durable already.
-    pub(crate) fn joins(&self, ticket: LogTicket) -> bool {
-        let mut state = self.state();
-        if state.synced >= ticket.number {
-            return false;
-        }
-        // Otherwise the log has ended, and its numbers with it.
-        if state.generation == ticket.generation {
-            *state.callers(ticket.number) += 1;
-        }
-        true
     }
 
     /// A sync is durable: returns how many callers it was for.

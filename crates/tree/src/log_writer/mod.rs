@@ -11,7 +11,7 @@
 //!    changes that several items tell together are logged while nothing changes ([`Pool::begin_logging_alone`]);
 //! 2. copies the items, outside of all locks, and enters them into the subvolume's log tree, which lives in memory
 //!    like any tree ([`Logging::enter`]), and gets a [`LogTicket`];
-//! 3. syncs ([`Pool::sync_log`]): the first to get the log's lock writes for all that have entered something before that.
+//! 3. syncs ([`Pool::sync_log`]): the first to get its turn (`log/turn.rs`) writes for all that have entered something before that.
 //!    Changed blocks of the log get places, which lie side by side in the log reserve (`space/log_reserve.rs`), so that
 //!    each copy of them is one write; devices with these blocks, and with data that the log refers to, are flushed; the
 //!    first superblock of the fast devices, or of all, is that of the last commit but for the root of the log, and durable

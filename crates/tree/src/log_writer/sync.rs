@@ -4,11 +4,11 @@ use super::LogWriter;
 use super::trees::{LogTrees, Placed, ROOT_BLOCKS};
 use crate::error::TreeError;
 use crate::log::holders::LogHolders;
+use crate::log::turn::Waited;
 use crate::log::{LogTicket, SyncMeasure, Unlogged};
 use crate::space::log_reserve::LOG_BYTES_MAX;
 use crate::space::{MetadataReservation, Urgency};
 use brindle_ondisk::{Generation, Logical, Node, RootId, Superblock, to_u64};
-use brindle_sync::parallel;
 use brindle_volume::DeviceSet;
 use std::sync::Arc;
 
@@ -16,27 +16,16 @@ impl LogWriter<'_> {
     /// Makes an entry durable, unless it is already.
     pub(crate) fn sync(&self, ticket: LogTicket) -> Result<Result<(), Unlogged>, TreeError> {
         let _stops = self.store.stop_on_panic();
-        if self.transactions.durable_generation() >= ticket.generation
-            || !self.transactions.changes().log.joins(ticket)
-        {
+        if self.transactions.durable_generation() >= ticket.generation {
             return Ok(Ok(()));
         }
-        self.transactions.changes().log.counts().fsyncs += 1;
-        let alone = self.transactions.changes().log.lock_sync();
-        let held = self.transactions.changes().log.histogram(SyncMeasure::LockHeld).time();
-        self.store.stop().check()?;
-        let (is_synced, has_ended) = {
-            let state = self.transactions.changes().log.state();
-            (state.synced >= ticket.number, state.generation != ticket.generation)
+        let _turn = match self.transactions.changes().log.wait_for_sync(ticket) {
+            Waited::Synced => return Ok(Ok(())),
+            Waited::Ended => return self.wait_for_commit_of(ticket),
+            Waited::Turn(turn) => turn,
         };
-        if is_synced && !has_ended {
-            return Ok(Ok(()));
-        }
-        if has_ended {
-            drop(held);
-            drop(alone);
-            return self.wait_for_commit_of(ticket);
-        }
+        let _held = self.transactions.changes().log.histogram(SyncMeasure::LockHeld).time();
+        self.store.stop().check()?;
         let editor = self.transactions.editor(ticket.generation);
         if !self.is_fit_for_log(ticket.generation)? {
             return Ok(Err(Unlogged::Layout));
@@ -125,8 +114,9 @@ impl LogWriter<'_> {
     /// before the superblocks are; a device that took no write since, or only such as the log does not need, is left alone.
     fn write_log(&self, holders: &LogHolders, placed: &Placed) -> Result<(), TreeError> {
         let Placed { root, blocks, data_on, .. } = placed;
-        let sealed: Vec<(Logical, Node)> =
-            parallel::try_map(blocks, |(at, node)| Ok::<_, TreeError>((*at, self.store.seal(*at, node)?)))?;
+        // Few, so that it is done before other threads had begun.
+        let seal = |(at, node): &(Logical, Arc<Node>)| Ok((*at, self.store.seal(*at, node)?));
+        let sealed: Vec<(Logical, Node)> = blocks.iter().map(seal).collect::<Result<_, TreeError>>()?;
         let writes: Vec<(Logical, &[u8])> = sealed.iter().map(|(at, node)| (*at, node.as_bytes())).collect();
         let needed = self.devices_of_log(holders, blocks).union(data_on);
         let woken = self.transactions.wake_written(&needed)?;

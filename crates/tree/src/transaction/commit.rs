@@ -86,9 +86,10 @@ impl Transactions {
         let inside = self.enter();
         let advanced = ExtentTree::of(&self.editor(inside.generation())).apply(usize::MAX)?;
         drop(inside);
+        self.write_out_disks()?;
         tally.count_references(advanced);
         tally.ends(CommitPhase::Advance);
-        let no_syncs = self.changes.log.lock_sync();
+        let no_syncs = self.changes.log.keep_syncs_away();
         let mut closed = self.close_gate(lock);
         let generation = closed.generation();
         self.check_sound()?;
@@ -118,6 +119,17 @@ impl Transactions {
         self.store.volume().adopt_superblock(Superblock { super_roots, ..*frozen.superblock });
         self.changes.space.keep_pinned(frozen.pinned);
         Ok(None)
+    }
+
+    /// Has disks write out what they took, while syncs go on. From the end of the log on they wait for the commit, and so for
+    /// its flush of these disks.
+    fn write_out_disks(&self) -> Result<(), TreeError> {
+        match self.changes.space.sleepers() {
+            Some(disks) if self.changes.log.is_in_use() => {
+                Ok(self.store.volume().write_out(&disks.into_iter().collect())?)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Rounds, until nothing is left to bring up to date.

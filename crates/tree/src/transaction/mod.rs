@@ -238,7 +238,7 @@ impl Transactions {
     ) -> Result<T, TreeError> {
         let _stops = StopOnPanic::of(self.store.stop());
         let durable = self.lock_commit()?;
-        let _no_syncs = self.changes.log.lock_sync();
+        let _no_syncs = self.changes.log.keep_syncs_away();
         let closed = self.close_gate(durable);
         self.check_sound()?;
         // What is done now may move what files have, and a log would not know.

@@ -7,6 +7,7 @@ use crate::{DeviceSet, Volume, WriteError};
 use brindle_device::{Batch, DeviceError, WritableDevice, WriteRequest};
 use brindle_ondisk::item::{DevItem, SuperblockAge};
 use brindle_ondisk::{Generation, Holders, Logical, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64};
+use brindle_sync::parallel;
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::IntoBytes;
@@ -33,13 +34,31 @@ impl Volume {
         }
         self.check_flushed()?;
         let pool = self.snapshot();
-        let failed = flush_all(&Member::of(&pool, set));
+        self.bear_failed_flushes(&pool, flush_all(&Member::of(&pool, set)))
+    }
+
+    /// Has the devices of a set that took writes since their last flush write them to their media, all at the same time, so
+    /// that the next flush of them waits for little. It makes nothing durable; what fails is borne as by [`flush`](Self::flush).
+    pub fn write_out(&self, set: &DeviceSet) -> Result<(), WriteError> {
+        self.check_flushed()?;
+        let pool = self.snapshot();
+        let members = Member::of(&pool, &self.unflushed_devices().intersection(set));
+        let write_out = |one: &Member<'_>| Ok::<_, WriteError>((one.index, one.device.write_out()));
+        let answers = parallel::try_map_waiting(&members, write_out)?;
+        let failed = answers.into_iter().filter_map(|(index, answer)| {
+            let doubtful = || pool.devices[index].unflushed.take();
+            answer.err().map(|error| (index, FailedFlush { error, doubtful: doubtful() }))
+        });
+        self.bear_failed_flushes(&pool, failed.collect())
+    }
+
+    fn bear_failed_flushes(&self, pool: &Pool, failed: Vec<(usize, FailedFlush)>) -> Result<(), WriteError> {
         for (index, failed) in &failed {
             tracing::warn!("{}", failed.error);
             count(&pool.devices[*index].counters.flush_errors);
         }
         let (lost, failures) = split_failures(failed);
-        if self.bear(&pool, lost) { Ok(()) } else { Err(WriteError::Flush { failures }) }
+        if self.bear(pool, lost) { Ok(()) } else { Err(WriteError::Flush { failures }) }
     }
 
     /// Refuses if a flush has failed that the pool could not do without.

@@ -39,11 +39,12 @@ impl Volume {
         });
         let asked = asked.filter_map(|(_, member)| Some((member, member.writable.as_ref()?)));
         let asked: Vec<(&PoolDevice, &Arc<dyn WritableDevice>)> = asked.collect();
-        let looks = match &asked[..] {
-            [(member, device)] => vec![look(member, device.as_ref())],
-            _ => parallel::map(&asked, |(member, device)| look(member, device.as_ref())),
-        };
-        looks.into_iter().collect()
+        match &asked[..] {
+            [(member, device)] => look(member, device.as_ref()),
+            _ => {
+                parallel::try_map_waiting(&asked, |(member, device)| look(member, device.as_ref())).map(drop)
+            }
+        }
     }
 
     /// The same for one device that has part in every commit: a fast one, if there is one. To be asked before anything is written

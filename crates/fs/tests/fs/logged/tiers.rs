@@ -7,12 +7,13 @@ use crate::simulated::{Layout, Pool};
 use brindle_device::WritableDevice;
 use brindle_fs::{AllocateMode, Filesystem, WriteBackMode, WriteBackWish};
 use brindle_ondisk::{Profile, Uuid};
-use brindle_sim::{EventKind, Image, ImageDevice, LossMode, Random, Recorder};
+use brindle_sim::{EventKind, Image, ImageDevice, InterruptedDevice, LossMode, Random, Recorder};
 use brindle_testing::referee::btrfs_check;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 /// Fsyncs of each program.
 pub(super) const ROUNDS: u32 = 250;
@@ -213,6 +214,61 @@ fn s4_syncs_do_not_wait_for_disks_that_are_written_for_other_files() {
         }
         program.close(journal);
     }
+}
+
+/// An SSD, and a disk whose writes can be held, as a disk is slow that has much to write. Several threads write to it, or it
+/// writes out what it took before a commit.
+#[test]
+fn syncs_go_on_while_a_disk_takes_no_writes() {
+    let layout = ONE_OF_EACH;
+    let new = |number| {
+        let name = format!("memory{number}");
+        Arc::new(ImageDevice::new(name, Image::new(layout.device_bytes()), layout.class(number)))
+    };
+    let disk = Arc::new(InterruptedDevice::new(new(1)));
+    let devices: Vec<Arc<dyn WritableDevice>> = vec![new(0), Arc::<InterruptedDevice>::clone(&disk)];
+    layout.mkfs_named(&devices, Uuid([0x7f; 16]));
+    let mut pool = Pool::on(devices, &layout);
+    pool.write.tree_log = true;
+    pool.write.write_back = WriteBackWish::Told(WriteBackMode::Sync);
+    let filesystem = pool.open().expect("opens");
+    prepare(&filesystem);
+    let program = Program::new(&filesystem);
+    let large = program.create("large");
+    filesystem.sync().expect("commits");
+    program.write(&large, 0, &vec![8; 32 << 20]);
+    syncs_go_on_beside(&disk, &program, "beside a write", || {
+        filesystem.write_back(&large).expect("there is room")
+    });
+    syncs_go_on_beside(&disk, &program, "beside a commit", || filesystem.sync().expect("commits"));
+    program.close(large);
+}
+
+/// Does something that waits for a disk whose writes are held, and fsyncs files beside it.
+fn syncs_go_on_beside(
+    disk: &InterruptedDevice,
+    program: &Program<'_>,
+    name: &str,
+    act: impl FnOnce() + Send,
+) {
+    disk.hold_writes();
+    let (done, answer) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(act);
+        // All threads that write have come to the disk.
+        let mut before = 0;
+        while disk.waiting_writes() == 0 || disk.waiting_writes() != before {
+            before = disk.waiting_writes();
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        scope.spawn(|| {
+            (0..20).for_each(|number| program.put(&format!("{number} {name}"), &[7; 3000]));
+            done.send(()).expect("it is waited for");
+        });
+        let answer = answer.recv_timeout(Duration::from_secs(60));
+        disk.let_go();
+        answer.expect("fsyncs wait for nothing but the SSD");
+    });
 }
 
 /// Devices of a crashed pool, attached as loop devices.

@@ -1,0 +1,200 @@
+//! Turns of syncs: one sync at a time, for all that wait for it.
+//!
+//! A caller whose entry is durable returns as soon as it is, while the next sync is under way already; of those that wait
+//! for the next one, one gets the turn. What syncs must not run beside takes a turn too, before all syncs that wait: the end of
+//! the log in a commit, and exclusive changes.
+
+use super::{Log, LogState, LogTicket};
+use brindle_sync::{HeldRank, Rank};
+
+/// Taken and wanted turns.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    is_taken: bool,
+    /// Callers that keep syncs away, once they get their turn.
+    waiting_others: usize,
+}
+
+/// A turn: no sync is under way but that of its holder.
+#[derive(Debug)]
+#[must_use = "syncs are kept away as long as it lives"]
+pub(crate) struct SyncTurn<'l> {
+    log: &'l Log,
+    _rank: HeldRank,
+}
+
+/// Outcome of a wait for a sync.
+#[derive(Debug)]
+pub(crate) enum Waited<'l> {
+    /// The entry is durable.
+    Synced,
+    /// The log has ended: a commit makes the entry durable.
+    Ended,
+    /// It is the caller's turn to sync.
+    Turn(SyncTurn<'l>),
+}
+
+impl LogState {
+    /// Returns the outcome for an entry that needs no turn: an ended log has no durable entries, whatever their numbers.
+    fn outcome<'l>(&self, ticket: LogTicket) -> Option<Waited<'l>> {
+        if self.generation != ticket.generation {
+            Some(Waited::Ended)
+        } else if self.synced >= ticket.number {
+            Some(Waited::Synced)
+        } else {
+            None
+        }
+    }
+}
+
+impl Log {
+    /// Waits for the sync of an entry, or for the turn to make it. Counts the caller, unless the entry is durable at once.
+    pub(crate) fn wait_for_sync(&self, ticket: LogTicket) -> Waited<'_> {
+        let rank = Rank::LogSync.hold();
+        let mut state = self.state();
+        match state.outcome(ticket) {
+            Some(Waited::Synced) => return Waited::Synced,
+            Some(_) => {}
+            None => *state.callers(ticket.number) += 1,
+        }
+        self.counts().fsyncs += 1;
+        loop {
+            if let Some(outcome) = state.outcome(ticket) {
+                return outcome;
+            }
+            if !state.turns.is_taken && state.turns.waiting_others == 0 {
+                state.turns.is_taken = true;
+                return Waited::Turn(SyncTurn { log: self, _rank: rank });
+            }
+            state = self.turn_ended.wait(state);
+        }
+    }
+
+    /// Keeps syncs away, once the one that is under way has ended. A holder that panics stops the pool on its way out.
+    #[track_caller]
+    pub(crate) fn keep_syncs_away(&self) -> SyncTurn<'_> {
+        let rank = Rank::LogSync.hold();
+        let mut state = self.state.lock_after_panic();
+        state.turns.waiting_others += 1;
+        while state.turns.is_taken {
+            state = self.turn_ended.wait(state);
+        }
+        state.turns.waiting_others -= 1;
+        state.turns.is_taken = true;
+        drop(state);
+        SyncTurn { log: self, _rank: rank }
+    }
+}
+
+impl Drop for SyncTurn<'_> {
+    fn drop(&mut self) {
+        // Its holder may be unwinding.
+        self.log.state.lock_after_panic().turns.is_taken = false;
+        self.log.turn_ended.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brindle_ondisk::Generation;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    /// A log with entries of one generation that the next sync is for, and their ticket.
+    fn log_with_entries() -> (Log, LogTicket) {
+        let (log, generation) = (Log::default(), Generation::new(7));
+        log.state().generation = generation;
+        (log, LogTicket { generation, number: 1 })
+    }
+
+    fn turn<'l>(waited: Waited<'l>) -> SyncTurn<'l> {
+        match waited {
+            Waited::Turn(turn) => turn,
+            other => panic!("no turn: {other:?}"),
+        }
+    }
+
+    /// Waits until as many others want a turn.
+    fn wait_for_others(log: &Log, count: usize) {
+        while log.state().turns.waiting_others != count {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_caller_whose_entry_is_durable_does_not_wait_for_the_next_sync() {
+        let (log, first) = log_with_entries();
+        let second = LogTicket { number: 2, ..first };
+        let leader = turn(log.wait_for_sync(first));
+        log.state().begun = 1;
+        let next_may_end = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let follower = scope.spawn(|| matches!(log.wait_for_sync(first), Waited::Synced));
+            let next = scope.spawn(|| {
+                let turn = turn(log.wait_for_sync(second));
+                while !next_may_end.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                }
+                drop(turn);
+            });
+            while *log.state().callers(1) < 2 || *log.state().callers(2) < 1 {
+                std::thread::yield_now();
+            }
+            assert_eq!(log.note_synced(1), 2);
+            drop(leader);
+            // The next sync is under way, or will be at once, and does not end.
+            assert!(follower.join().expect("no panic"), "the first sync is durable");
+            assert!(!next.is_finished());
+            next_may_end.store(true, Ordering::SeqCst);
+        });
+    }
+
+    #[test]
+    fn entries_of_a_log_that_has_ended_are_for_its_commit_whatever_their_number() {
+        let (log, ticket) = log_with_entries();
+        // The sync of the first one has failed, and the commit that is made instead is under way.
+        log.state().begun = 1;
+        let mut state = log.state();
+        *state = state.ended();
+        drop(state);
+        assert!(matches!(log.wait_for_sync(ticket), Waited::Ended));
+    }
+
+    #[test]
+    fn what_keeps_syncs_away_comes_before_those_that_wait() {
+        let (log, ticket) = log_with_entries();
+        let leader = turn(log.wait_for_sync(ticket));
+        let is_away = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let turn = log.keep_syncs_away();
+                is_away.store(true, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(5));
+                drop(turn);
+            });
+            wait_for_others(&log, 1);
+            let waiter = scope.spawn(|| {
+                let turn = turn(log.wait_for_sync(ticket));
+                assert!(is_away.load(Ordering::SeqCst), "a sync came first");
+                drop(turn);
+            });
+            while *log.state().callers(1) < 2 {
+                std::thread::yield_now();
+            }
+            drop(leader);
+            waiter.join().expect("its turn comes");
+        });
+    }
+
+    #[test]
+    fn a_turn_whose_holder_panics_is_given_back() {
+        let (log, ticket) = log_with_entries();
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _turn = turn(log.wait_for_sync(ticket));
+            panic!("a sync fails");
+        }));
+        assert!(panicked.is_err());
+        drop(log.keep_syncs_away());
+    }
+}
