@@ -38,6 +38,7 @@ impl Transactions {
     pub(crate) fn commit(&self) -> Result<(), TreeError> {
         let _stops = StopOnPanic::of(self.store.stop());
         let wanted = self.gate.running();
+        self.write_out_disks();
         let mut durable = self.lock_commit()?;
         self.check_sound()?;
         if self.waits_for_log.load(Ordering::Acquire) {
@@ -86,7 +87,6 @@ impl Transactions {
         let inside = self.enter();
         let advanced = ExtentTree::of(&self.editor(inside.generation())).apply(usize::MAX)?;
         drop(inside);
-        self.write_out_disks()?;
         tally.count_references(advanced);
         tally.ends(CommitPhase::Advance);
         let no_syncs = self.changes.log.keep_syncs_away();
@@ -121,14 +121,12 @@ impl Transactions {
         Ok(None)
     }
 
-    /// Has disks write out what they took, while syncs go on. From the end of the log on they wait for the commit, and so for
-    /// its flush of these disks.
-    fn write_out_disks(&self) -> Result<(), TreeError> {
-        match self.changes.space.sleepers() {
-            Some(disks) if self.changes.log.is_in_use() => {
-                Ok(self.store.volume().write_out(&disks.into_iter().collect())?)
-            }
-            _ => Ok(()),
+    /// Has disks write out what they took, while syncs go on: those of new names wait for the commit from its beginning, and so
+    /// for its flush of these disks. What fails is found by that.
+    fn write_out_disks(&self) {
+        let disks = self.changes.space.sleepers().filter(|_| self.changes.log.is_in_use());
+        if let Some(disks) = disks {
+            let _ = self.store.volume().write_out(&disks.into_iter().collect());
         }
     }
 

@@ -70,7 +70,7 @@ impl TreeKind {
 /// The phases of a commit, as the module above lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitPhase {
-    /// References are applied, and disks write out what they took, while operations go on.
+    /// References are applied while operations go on.
     Advance,
     /// Running operations finish, new ones wait.
     Close,
