@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_keeps_nothing_that_computes_waiting() {
+    fn computing_goes_on_beside_acts_that_wait() {
         let threads = rayon::current_num_threads().max(2);
         let all_wait = Barrier::new(threads + 1);
         let (release, released) = mpsc::channel::<()>();

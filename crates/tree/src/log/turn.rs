@@ -1,7 +1,7 @@
 //! Turns of syncs: one sync at a time, for all that wait for it.
 //!
-//! A caller whose entry is durable returns as soon as it is, while the next sync is under way already; of those that wait
-//! for the next one, one gets the turn. What syncs must not run beside takes a turn too, before all syncs that wait: the end of
+//! A caller with a durable entry returns at once, while the next sync is under way already; of those that wait for the next
+//! one, one gets the turn. What syncs must not run beside takes a turn too, before all syncs that wait: the end of
 //! the log in a commit, and exclusive changes.
 
 use super::{Log, LogState, LogTicket};
@@ -30,7 +30,7 @@ pub(crate) enum Waited<'l> {
     Synced,
     /// The log has ended: a commit makes the entry durable.
     Ended,
-    /// It is the caller's turn to sync.
+    /// The caller is to sync.
     Turn(SyncTurn<'l>),
 }
 
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_whose_entry_is_durable_does_not_wait_for_the_next_sync() {
+    fn a_caller_with_a_durable_entry_does_not_wait_for_the_next_sync() {
         let (log, first) = log_with_entries();
         let second = LogTicket { number: 2, ..first };
         let leader = turn(log.wait_for_sync(first));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_syncs_away_comes_before_those_that_wait() {
+    fn a_commit_comes_before_syncs_that_wait() {
         let (log, ticket) = log_with_entries();
         let leader = turn(log.wait_for_sync(ticket));
         let is_away = AtomicBool::new(false);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_whose_holder_panics_is_given_back() {
+    fn a_panic_gives_a_turn_back() {
         let (log, ticket) = log_with_entries();
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let _turn = turn(log.wait_for_sync(ticket));

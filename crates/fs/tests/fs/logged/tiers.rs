@@ -238,7 +238,7 @@ fn syncs_go_on_while_a_disk_takes_no_writes() {
     filesystem.sync().expect("commits");
     program.write(&large, 0, &vec![8; 32 << 20]);
     syncs_go_on_beside(&disk, &program, "beside a write", || {
-        filesystem.write_back(&large).expect("there is room")
+        filesystem.write_back(&large).expect("there is room");
     });
     syncs_go_on_beside(&disk, &program, "beside a commit", || filesystem.sync().expect("commits"));
     program.close(large);
