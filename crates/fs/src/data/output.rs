@@ -303,8 +303,8 @@ mod tests {
 
     #[test]
     fn tasks_cover_everything_once() {
-        let contents = vec![0; 3 << 20];
-        let writes: Vec<((), Logical, &[u8])> = [4096, 1 << 20, 1 << 20, 3 << 20, 4096]
+        let contents = vec![0; 2 * TASK_BYTES];
+        let writes: Vec<((), Logical, &[u8])> = [4096, TASK_BYTES / 2, TASK_BYTES / 2, 2 * TASK_BYTES, 4096]
             .iter()
             .map(|n| ((), Logical::new(0), &contents[..*n]))
             .collect();
