@@ -96,19 +96,19 @@ mod tests {
 
     #[test]
     fn results_are_in_order_and_acts_begin_in_order() {
-        let begun = Mutex::new(Vec::new());
-        let items: Vec<u32> = (0..100).collect();
+        let threads = rayon::current_num_threads().max(2);
+        // Each thread has one item at a time until all have, so that they go on together.
+        let (begun, all_have_begun) = (Mutex::new(Vec::new()), Barrier::new(threads));
+        let items: Vec<usize> = (0..20 * threads).collect();
         let doubled = try_map_waiting(&items, |item| {
             begun.lock().expect("no panic").push(*item);
-            std::thread::sleep(Duration::from_micros(u64::from(item % 3) * 50));
+            all_have_begun.wait();
             Ok::<_, ()>(item * 2)
         });
         assert_eq!(doubled, Ok(items.iter().map(|item| item * 2).collect()));
-        let begun = begun.into_inner().expect("no panic");
-        // A thread may be late between taking an item and beginning it.
-        let threads = rayon::current_num_threads().max(2);
-        let is_near = |(at, item): (usize, &u32)| at.abs_diff(*item as usize) <= 4 * threads;
-        assert!(begun.iter().enumerate().all(is_near), "{begun:?}");
+        let mut begun = begun.into_inner().expect("no panic");
+        begun.chunks_mut(threads).for_each(<[usize]>::sort_unstable);
+        assert_eq!(begun, items);
     }
 
     #[test]
