@@ -211,8 +211,11 @@ fn quota_groups_of_a_mount_of_brindle_are_kept_right() {
     assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::DQUOT.raw_os_error()), "{refused}");
     // A program that neither syncs nor closes hears of it before each write.
     let file = fs::File::options().write(true).open(&large).expect("opens");
+    let begin = 64 << 20;
+    let small = |number: u64| file.write_all_at(&[9; 4096], begin + number * 4096);
+    let full = (0..2048).find(|&number| small(number).is_err()).expect("8 MiB is the limit");
     for attempt in 0..3 {
-        let refused = file.write_all_at(&[9; 4096], 64 << 20).expect_err("there is no more room than before");
+        let refused = small(full).expect_err("there is no more room than before");
         let dquot = rustix::io::Errno::DQUOT.raw_os_error();
         assert_eq!(refused.raw_os_error(), Some(dquot), "{attempt}: {refused}");
     }

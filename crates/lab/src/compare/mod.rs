@@ -194,6 +194,14 @@ impl Comparison {
         Ok(outcome)
     }
 
+    /// Fails if the file of results is there and holds those of another comparison.
+    ///
+    /// # Errors
+    /// Those of the file, and [`CompareError::OtherPlan`].
+    pub fn verify_results(&self, plan: &Plan) -> Result<(), CompareError> {
+        ResultsFile::read(&self.results, &self.head(plan)).map(drop)
+    }
+
     fn step(&self, plan: &Plan, step: &Step<'_>) -> StepRecord {
         let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let (begin, journal) = (Instant::now(), Journal::default());

@@ -185,13 +185,26 @@ impl ResultsFile {
     /// Begins a file, or goes on with one of the same plan.
     pub(super) fn open(path: &Path, head: &Head) -> Result<Self, CompareError> {
         let failed = |source| CompareError::results(path, source);
+        let found = Self::read(path, head)?;
+        let file = OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
+        let Some((results, whole)) = found else {
+            file.set_len(0).map_err(failed)?;
+            let mut results = Self { file, results: Results { head: head.clone(), steps: Vec::new() } };
+            results.append(&Line::Plan(head.clone())).map_err(failed)?;
+            return Ok(results);
+        };
+        file.set_len(whole as u64).map_err(failed)?;
+        Ok(Self { file, results })
+    }
+
+    /// Results of a file and the length of its whole lines, in bytes; none of a file that is yet to be begun.
+    pub(super) fn read(path: &Path, head: &Head) -> Result<Option<(Results, usize)>, CompareError> {
         let bytes = match std::fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(CompareError::results(path, error)),
         };
         let whole = whole_lines(&bytes);
-        let file = OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
         if whole == 0 {
             if !bytes.is_empty() && serde_json::from_slice::<serde_json::Value>(&bytes).is_ok() {
                 return Err(CompareError::Line {
@@ -200,17 +213,13 @@ impl ResultsFile {
                     why: "no plan".to_owned(),
                 });
             }
-            file.set_len(0).map_err(failed)?;
-            let mut results = Self { file, results: Results { head: head.clone(), steps: Vec::new() } };
-            results.append(&Line::Plan(head.clone())).map_err(failed)?;
-            return Ok(results);
+            return Ok(None);
         }
         let results = Results::parse(path, &bytes[..whole])?;
         if !head.continues(&results.head) {
             return Err(CompareError::OtherPlan(path.to_owned()));
         }
-        file.set_len(whole as u64).map_err(failed)?;
-        Ok(Self { file, results })
+        Ok(Some((results, whole)))
     }
 
     fn append(&mut self, line: &Line) -> io::Result<()> {

@@ -119,7 +119,7 @@ impl Unlogged {
 pub enum SyncMeasure {
     /// Time of an fsync or another sync of a file or directory, in microseconds, whether by the log or by a commit.
     Time,
-    /// Time for which an fsync held the lock of the log, in microseconds.
+    /// Time for which an fsync that wrote the log kept others from writing it, in microseconds.
     LockHeld,
     /// Time for which an entry kept others from being made, in microseconds.
     EntryHeld,

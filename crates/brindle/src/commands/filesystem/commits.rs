@@ -30,8 +30,8 @@ EXIT STATUS
 /// commit, how many blocks that were, in how many runs of adjacent ones, and why it could not be: notreelog (off), items that no log
 /// holds (kind), subvolumes that got or lost a name (names), extents that a log can't tell (extents), new chunks, moved data or a snapshot (layout), a log
 /// that has grown large (space), a device that failed (devices). Histograms by powers of two follow: time of fsyncs and other syncs
-/// of a file or directory (sync_us), time for which they held the lock of the log (lock_held_us), time for which an entry
-/// into the log in memory kept others waiting (entry_held_us), fsyncs that a write of the log was for (fsyncs_per_log), and
+/// of a file or directory (sync_us), time for which those that wrote the log kept others from it (lock_held_us), time for
+/// which an entry into the log in memory kept others waiting (entry_held_us), fsyncs that a write of the log was for (fsyncs_per_log), and
 /// its size (log_bytes).
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]

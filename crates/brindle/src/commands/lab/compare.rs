@@ -117,7 +117,6 @@ pub(crate) fn run(command: &CompareCommand) -> Result<ExitCode> {
     if !rustix::process::geteuid().is_root() {
         bail!("only root can make and mount filesystems");
     }
-    require_programs(&plan)?;
     let brindle = std::env::current_exe().context("cannot find the program of brindle")?;
     let commit = commit_of(&brindle);
     let comparison = Comparison {
@@ -130,6 +129,8 @@ pub(crate) fn run(command: &CompareCommand) -> Result<ExitCode> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         commit,
     };
+    comparison.verify_results(&plan)?;
+    require_programs(&plan)?;
     let mut shown = Shown { stop: Stop::on_signals()?, bar: progress_bar() };
     let outcome = comparison.run(&plan, &mut shown);
     shown.bar.finish_and_clear();

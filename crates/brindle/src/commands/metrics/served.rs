@@ -98,7 +98,7 @@ fn add_histogram(out: &mut Exposition, uuid: &str, measure: SyncMeasure, histogr
         }
         SyncMeasure::LockHeld => (
             "brindle_log_lock_seconds",
-            "Time for which fsyncs held the lock of the log.",
+            "Time for which fsyncs that wrote the log kept others from it.",
             Number::millionths,
         ),
         SyncMeasure::EntryHeld => (
