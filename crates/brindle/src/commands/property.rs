@@ -450,7 +450,12 @@ fn set_read_only(path: &Path, is_read_only: bool) -> Result<()> {
     if !mounted.is_subvolume_root() {
         bail!("{}: ro is a property of subvolumes, and this is none", path.display());
     }
-    Ok(mounted.set_read_only(is_read_only)?)
+    match mounted.set_read_only(is_read_only) {
+        Err(ControlError::Refused { source: Errno::BUSY, .. }) => {
+            bail!("{}: in use: it is being sent, or what is being received builds on it", path.display())
+        }
+        done => Ok(done?),
+    }
 }
 
 /// Changes a setting of a mount, and tells what it may be where it is refused.

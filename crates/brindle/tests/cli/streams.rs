@@ -221,6 +221,9 @@ fn a_client_that_goes_ends_its_stream() {
     let mut killed = start(&["-q", "send", text(&one)], Stdio::null(), Stdio::piped());
     killed.kill().and_then(|()| killed.wait()).expect("it runs");
     assert!(brindle_fails(1, ["umount", text(&pool.place)]).contains("busy"), "clients work in it");
+    let in_use = format!("{}: in use: it is being sent", one.display());
+    let refused = brindle_fails(1, ["property", "set", text(&one), "ro", "false"]);
+    assert!(refused.contains(&in_use), "{refused}");
     drop(stalled.stdout.take());
     let sent = stalled.wait_with_output().expect("ends");
     assert_eq!(sent.status.code(), Some(1), "{}", String::from_utf8_lossy(&sent.stderr));
@@ -243,6 +246,10 @@ fn refusals_of_mounts_say_what_to_do() {
     };
     let live = fails(1, &[&pool.at("live")]);
     assert!(live.contains("subvolume live is writable"), "{live}");
+    // It is as free as before.
+    for value in ["true", "false"] {
+        brindle_prints(["property", "set", text(&pool.at("live")), "ro", value]);
+    }
     assert!(fails(1, &[&pool.at("one/a")]).contains("one/a: not a subvolume"));
     assert!(fails(1, &[&pool.place]).contains("the top level has no name"));
     assert!(fails(1, &[&pool.at("one"), &other.place]).contains("other"));

@@ -12,7 +12,9 @@ pub struct SubvolumeHold(Arc<SubvolumeState>);
 impl SubvolumeHold {
     /// Holds a subvolume; `None` if it is writable.
     pub(crate) fn of(subvolume: Arc<SubvolumeState>) -> Result<Option<Self>, FsError> {
-        Ok(subvolume.count_hold()?.then_some(Self(subvolume)))
+        let is_counted = subvolume.count_hold()?;
+        // Not built for a writable one: its end would be counted.
+        Ok(is_counted.then(|| Self(subvolume)))
     }
 }
 

@@ -130,8 +130,11 @@ impl SubvolumeState {
         Ok(access.is_read_only)
     }
 
+    /// Ends a hold that was counted.
     pub(crate) fn end_hold(&self) {
-        self.holds.fetch_sub(1, Ordering::AcqRel);
+        let ended =
+            self.holds.fetch_update(Ordering::AcqRel, Ordering::Acquire, |holds| holds.checked_sub(1));
+        assert!(ended.is_ok(), "a hold of subvolume {} ends that was not counted", self.tree.id());
     }
 
     /// A number that no inode has, or ever had since the filesystem was opened: the log, and the last commit, may have the

@@ -61,7 +61,9 @@ pub(super) fn explain_deletion(error: ControlError, path: &Path, directory: &Mou
         Some(Errno::PERM | Errno::ACCESS) => anyhow!(
             "{shown}: not permitted: its owner may delete it where the mount has user_subvol_rm_allowed, else root"
         ),
-        Some(Errno::BUSY) => anyhow!("{shown}: in use: it is mounted, or being sent"),
+        Some(Errno::BUSY) => {
+            anyhow!("{shown}: in use: it is mounted, or being sent, or what is being received builds on it")
+        }
         _ => with_path(error, path),
     }
 }

@@ -55,6 +55,21 @@ fn writable_subvolumes_are_refused_and_nothing_is_written() {
 }
 
 #[test]
+fn a_refused_stream_leaves_a_writable_subvolume_free() {
+    let pool = Pool::with_source();
+    let (snapshot, writable) = (pool.snapshot("s"), pool.find("source").tree);
+    let (filesystem, root) = (&pool.filesystem, pool.filesystem.root());
+    let source = SendOptions { sources: vec![writable], ..SendOptions::whole(snapshot) };
+    for options in [SendOptions::whole(writable), difference(snapshot, writable), source] {
+        assert!(matches!(pool.send(&options).1, Err(SendError::Writable(_))));
+        filesystem.set_subvolume_read_only(writable, true).expect("nothing holds it");
+        filesystem.set_subvolume_read_only(writable, false).expect("nothing holds it");
+    }
+    assert!(filesystem.hold_subvolume(writable).expect("it is there").is_none());
+    filesystem.delete_subvolume(root, b"source").expect("nothing holds it");
+}
+
+#[test]
 fn a_target_that_fails_is_an_error_wherever_it_fails() {
     let pool = Pool::with_source();
     pool.make("source/file", FILE);
