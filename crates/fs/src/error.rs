@@ -208,6 +208,11 @@ impl FsError {
             _ => None,
         }
     }
+
+    /// Returns true if every copy of a tree block lies on a device that is missing.
+    pub(crate) fn lacks_devices(&self) -> bool {
+        matches!(self, Self::Tree(error) if error.lacks_devices())
+    }
 }
 
 /// Damaged part of a pool.

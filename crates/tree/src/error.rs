@@ -135,6 +135,15 @@ impl TreeError {
             _ => false,
         }
     }
+
+    /// Returns true if every copy of a block lies on a device that is missing.
+    pub fn lacks_devices(&self) -> bool {
+        match self {
+            Self::Read(error) => error.lacks_devices(),
+            Self::NoRoots { source, .. } => source.lacks_devices(),
+            _ => false,
+        }
+    }
 }
 
 /// Name of a tree in messages.

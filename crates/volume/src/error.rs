@@ -88,7 +88,7 @@ pub enum VolumeError {
     /// Two devices were each written without the other.
     #[error(
         "{device} (devid {devid}, generation {generation}) and {other} (devid {other_devid}, generation {other_generation}) \
-         were written apart, each without the other, and can't be used together: mount one of them alone, with -o degraded, \
+         were written apart, each without the other, and can't be used together: mount one of them alone, with -o degraded=named, \
          and copy out what only that one has; then mount the other one alone, and have the first replace the missing device \
          (`brindle device replace start -f`), which gives up what it has"
     )]
@@ -110,7 +110,7 @@ pub enum VolumeError {
     #[error(
         "{device} (generation {generation}) and {other} (generation {other_generation}) are both devid {devid}, and {member} \
          goes with the older one: {device} was replaced and then written by itself, or {other} is an old copy of it; give one of \
-         them alone. What only {device} has can be copied out of it where it is mounted alone, with -o degraded"
+         them alone. What only {device} has can be copied out of it where it is mounted alone, with -o degraded=named"
     )]
     Rivals {
         /// The newer one.
@@ -129,7 +129,7 @@ pub enum VolumeError {
     /// A device was written without another one, by fsyncs alone.
     #[error(
         "{device} (devid {devid}) was written without {other} (devid {other_devid}) after generation {generation}: it has a log, of \
-         files that were fsynced, which the other one lacks; mount the pool without {other}, with -o degraded, and have \
+         files that were fsynced, which the other one lacks; mount the pool without {other}, with -o degraded=named, and have \
          that rejoin (`brindle device rejoin`)"
     )]
     MissedLog {
@@ -216,12 +216,16 @@ fn missing_advice(unreadable: &[UnreadableChunk], degraded_helps: bool) -> Strin
             first.start,
             first.kind,
             if degraded_helps {
-                "; everything else can be, with -o degraded (as a mount: -o degraded,ro)"
+                "; name the other devices of the pool, or go without: everything else can be read with -o degraded (as a mount: \
+                 -o degraded,ro)"
             } else {
                 "; name all devices of the pool, or read what does not lie there with -o degraded (as a mount: -o degraded,ro)"
             }
         ),
-        None if degraded_helps => ": everything can be read without, with -o degraded".into(),
+        None if degraded_helps => {
+            ": name the other devices of the pool, or go without: everything can be read with -o degraded"
+                .into()
+        }
         None => String::new(),
     }
 }
@@ -278,6 +282,12 @@ impl ReadError {
             matches!(attempt.failure, AttemptFailure::Checksum { .. } | AttemptFailure::Block(_))
         };
         matches!(self, Self::Failed { attempts, .. } if attempts.iter().any(is_damage))
+    }
+
+    /// Returns true if every copy lies on a device that is missing.
+    pub fn lacks_devices(&self) -> bool {
+        let is_missing = |attempt: &Attempt| matches!(attempt.failure, AttemptFailure::Missing);
+        matches!(self, Self::Failed { attempts, .. } if attempts.iter().all(is_missing))
     }
 }
 

@@ -396,12 +396,7 @@ impl Pool {
     /// are put aside.
     pub(crate) fn check_complete(&mut self, needs: Needs) -> Result<(), VolumeError> {
         self.put_intruders_aside();
-        let missing: Vec<MissingDevice> = self
-            .devices
-            .iter()
-            .filter(|device| device.device.is_none() && !device.is_intruder)
-            .map(|device| MissingDevice { devid: device.devid, uuid: device.uuid })
-            .collect();
+        let missing = self.missing();
         if missing.is_empty() {
             return Ok(());
         }
@@ -418,6 +413,22 @@ impl Pool {
             _ => {}
         }
         Err(VolumeError::MissingDevices { missing, unreadable, degraded_helps, unused: self.unused() })
+    }
+
+    fn missing(&self) -> Vec<MissingDevice> {
+        let is_missing = |device: &&PoolDevice| device.device.is_none() && !device.is_intruder;
+        let missing = self.devices.iter().filter(is_missing);
+        missing.map(|device| MissingDevice { devid: device.devid, uuid: device.uuid }).collect()
+    }
+
+    /// The error of a pool of which metadata can't be read for want of devices; `None` if all can be.
+    pub(crate) fn lost_metadata(&self) -> Option<VolumeError> {
+        let (missing, unreadable) = (self.missing(), self.unreadable_chunks());
+        let is_lost = !missing.is_empty() && !unreadable.iter().all(UnreadableChunk::is_data_alone);
+        is_lost.then(|| {
+            let unused = self.unused();
+            VolumeError::MissingDevices { missing, unreadable, degraded_helps: false, unused }
+        })
     }
 
     /// Devices whose superblock claims the pool, while the chunk tree knows others: removed, or replaced,

@@ -376,6 +376,11 @@ impl Volume {
         Ok(())
     }
 
+    /// The error of a pool of which metadata can't be read for want of devices; `None` if all can be, as far as chunks are known.
+    pub fn lost_metadata(&self) -> Option<VolumeError> {
+        self.snapshot().lost_metadata()
+    }
+
     /// The chunks known so far, by address.
     pub fn chunks(&self) -> Vec<ChunkStatus> {
         let pool = self.snapshot();

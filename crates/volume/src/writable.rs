@@ -45,8 +45,9 @@ pub enum NotWritable {
     },
     /// A device has missed transactions, and was to take part.
     #[error(
-        "{device} (devid {devid}) is stale, its generation is {generation}, the pool's {expected}; with \
-         -o degraded the pool is written without it; where that can't be, `brindle rescue readmit` sees whether it lacks anything"
+        "{device} (devid {devid}) is stale, its generation is {generation}, the pool's {expected}; \
+         mounted with -o degraded the pool is written without it, and `brindle device rejoin` takes it in again; where the pool \
+         can't do without it, `brindle rescue readmit` sees whether it lacks anything"
     )]
     Stale {
         /// The device.

@@ -90,7 +90,7 @@ pub enum DeviceCareError {
     /// A device has been written by itself while it was away.
     #[error(
         "{device} has been written by itself up to generation {generation}, and the pool is of generation {expected}: mount it \
-         alone, with -o degraded, and copy out what only it has; device replace -f gives that up, and takes it in"
+         alone, with -o degraded=named, and copy out what only it has; device replace -f gives that up, and takes it in"
     )]
     Apart {
         /// The device.
@@ -103,7 +103,7 @@ pub enum DeviceCareError {
     /// A device has a log that the pool does not hold.
     #[error(
         "{device} names a log, of files that were fsynced after generation {generation}, which {other} does not hold (any more): it may \
-         have what the pool lacks; mount it alone, with -o degraded, and look; device replace -f gives that up, and takes it in"
+         have what the pool lacks; mount it alone, with -o degraded=named, and look; device replace -f gives that up, and takes it in"
     )]
     OwnLog {
         /// The device.

@@ -28,9 +28,12 @@ pub(crate) fn run(examination: &mut Examination<'_>) {
         }
     }
     for warning in examination.pool.volume().warnings() {
-        // The copies themselves have been looked at above.
-        if !matches!(warning, Warning::Superblock { .. } | Warning::Stale { .. }) {
-            ledger.report(page::SUPERBLOCKS, Finding::Opening(warning.to_string()));
+        match warning {
+            // The copies themselves have been looked at above.
+            Warning::Superblock { .. } | Warning::Stale { .. } => {}
+            // Missing devices are tolerated by the caller; what is read of the chunks is an error there.
+            Warning::LostChunks { .. } => ledger.note(page::SUPERBLOCKS, warning.to_string()),
+            _ => ledger.report(page::SUPERBLOCKS, Finding::Opening(warning.to_string())),
         }
     }
     for unused in examination.pool.volume().unused_devices() {

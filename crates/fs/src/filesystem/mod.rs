@@ -48,7 +48,12 @@ mod upkeep;
 impl Filesystem {
     /// Opens the pool that lies on `devices`, given in any order.
     pub fn open(devices: Vec<Arc<dyn Device>>, options: &OpenOptions) -> Result<Self, FsError> {
-        Self::new(Pool::open(devices, &options.pool)?, options, None)
+        let pool = Pool::open(devices, &options.pool)?;
+        let lost = pool.volume().lost_metadata();
+        Self::new(pool, options, None).map_err(|error| match lost {
+            Some(lost) if error.lacks_devices() => lost.into(),
+            _ => error,
+        })
     }
 
     /// Opens the pool that lies on `devices`, given in any order, to read and write it.

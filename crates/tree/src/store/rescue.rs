@@ -64,6 +64,11 @@ impl Store {
             Err(error) => return Err(error),
         };
         if !uses_backups {
+            if error.lacks_devices()
+                && let Some(lost) = self.volume().lost_metadata()
+            {
+                return Err(lost.into());
+            }
             return Err(self.with_advice(error, has_chunks, &backups));
         }
         for wanted in [Wanted::AllRoots, Wanted::RootTree] {

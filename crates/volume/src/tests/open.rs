@@ -178,8 +178,8 @@ fn missing_devices_are_named_and_degraded_is_offered_where_it_helps() {
             assert_eq!(
                 error.to_string(),
                 "missing devid 2 (uuid 02020202-0202-0202-0202-020202020202), \
-                 devid 3 (uuid 03030303-0303-0303-0303-030303030303): everything can be read without, with \
-                 -o degraded"
+                 devid 3 (uuid 03030303-0303-0303-0303-030303030303): name the other devices of the pool, or go \
+                 without: everything can be read with -o degraded"
             );
         }
         let after = START + (1 << 20);
@@ -201,6 +201,11 @@ fn missing_devices_are_named_and_degraded_is_offered_where_it_helps() {
             Ok(()) if degraded => {
                 let told = volume.warnings().iter().map(Warning::to_string).collect::<String>();
                 assert!(told.contains("1 chunk of data and metadata"), "{told}");
+                let lost = volume.lost_metadata().expect("it lies on missing devices").to_string();
+                assert!(
+                    lost.contains("1 chunk can't be read without") && lost.contains("name all devices"),
+                    "{lost}"
+                );
             }
             other => panic!("{other:?}"),
         }
@@ -227,10 +232,12 @@ fn data_may_be_lost_where_a_pool_is_only_read() {
     assert_eq!(
         refusal,
         "missing devid 2 (uuid 02020202-0202-0202-0202-020202020202): 1 chunk can't be read without, the first at \
-         logical 1074790400 (DATA|single); everything else can be, with -o degraded (as a mount: -o degraded,ro)"
+         logical 1074790400 (DATA|single); name the other devices of the pool, or go without: everything else can be read with \
+         -o degraded (as a mount: -o degraded,ro)"
     );
     let volume = open(true);
     volume.check_complete().expect("metadata is whole");
+    assert!(volume.lost_metadata().is_none());
     let warnings = volume.warnings();
     let [warning @ Warning::LostChunks { unreadable, .. }] = warnings.as_slice() else {
         panic!("{warnings:?}")
@@ -239,9 +246,10 @@ fn data_may_be_lost_where_a_pool_is_only_read() {
     assert!(warning.to_string().contains("1 chunk of data, 65536 bytes, can't be read whole"), "{warning}");
     let read = |at: Logical| volume.read_data(at, &mut [0; 4096], &DataChecksums::none());
     read(START).expect("it is there");
-    let error = read(Logical::new(1_074_790_400)).expect_err("it is lost").to_string();
+    let error = read(Logical::new(1_074_790_400)).expect_err("it is lost");
+    assert!(error.lacks_devices());
     assert_eq!(
-        error,
+        error.to_string(),
         "logical 1074790400 (chunk 1074790400), 4096 bytes: devid 2 (missing) offset 0: device is missing"
     );
 }

@@ -96,8 +96,9 @@ fn a_stale_device_is_left_out_unless_only_a_crash_came_between() {
     let devices =
         |behind: u64| [member(&superblock(FSID, 1, 2, 9)), member(&superblock(FSID, 2, 2, 9 - behind))];
     assert_eq!(open(&devices(1), false).expect("as after a crash").writable_devices().len(), 2);
-    let words = "member2 (devid 2) is stale, its generation is 7, the pool's 9; with -o degraded the pool is \
-                 written without it; where that can't be, `brindle rescue readmit` sees whether it lacks anything";
+    let words = "member2 (devid 2) is stale, its generation is 7, the pool's 9; mounted with -o degraded \
+                 the pool is written without it, and `brindle device rejoin` takes it in again; where the pool can't do \
+                 without it, `brindle rescue readmit` sees whether it lacks anything";
     refused(&devices(2), words);
     let devices = devices(2);
     let volume = open(&devices, true).expect("degraded");

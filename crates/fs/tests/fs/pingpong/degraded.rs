@@ -254,7 +254,7 @@ fn a_pool_that_lost_data_is_not_written_and_says_how_to_read_it() {
     let refusal = Filesystem::open_writable(devices, &options, &WriteOptions::default());
     let refusal = refusal.expect_err("data is lost").to_string();
     assert!(
-        refusal.contains("everything else can be, with -o degraded (as a mount: -o degraded,ro)"),
+        refusal.contains("everything else can be read with -o degraded (as a mount: -o degraded,ro)"),
         "{refusal}"
     );
 }
