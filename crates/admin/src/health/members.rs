@@ -1,10 +1,11 @@
 //! The devices of a pool that the host has.
 
-use super::find::block_devices;
+use super::find::{block_devices, btrfs_devices};
 use crate::pool::{AdminError, DeviceIdentity};
 use brindle_ondisk::{DevId, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// Files of a directory that are looked at, at most.
@@ -73,6 +74,22 @@ pub fn images_beside(named: &[&Path], missing: &[(DevId, Uuid)]) -> Vec<(DevId, 
     }
     found.sort();
     found
+}
+
+/// A device of a pool that lacks it, by its id and UUID: an image file beside those that are there, or a block device if one of them is.
+/// Asking wakes sleeping disks.
+pub fn find_device(there: &[&Path], fsid: &Uuid, devid: DevId, uuid: &Uuid) -> Option<PathBuf> {
+    if let Some((_, path)) = images_beside(there, &[(devid, *uuid)]).into_iter().next() {
+        return Some(path);
+    }
+    let is_block_device =
+        |path: &&Path| path.metadata().is_ok_and(|found| found.file_type().is_block_device());
+    if !there.iter().any(is_block_device) {
+        return None;
+    }
+    let is_it =
+        |identity: &DeviceIdentity| (identity.fsid, identity.devid, identity.uuid) == (*fsid, devid, *uuid);
+    btrfs_devices().into_iter().find(|(_, identity)| is_it(identity)).map(|(path, _)| path)
 }
 
 /// The candidates that are devices of the pool, one for each id that is not known.

@@ -60,7 +60,7 @@ impl PoolFacts for Pool {
         let found = self.device_statistics()?.into_iter();
         let errors = found.map(|(device, counters)| DeviceErrors {
             devid: device.devid,
-            name: device.name.into_bytes(),
+            name: if device.missing { Vec::new() } else { device.name.into_bytes() },
             counters: counters.values(),
         });
         Ok(errors.collect())

@@ -3,13 +3,11 @@
 mod files;
 mod repair;
 
-use crate::commands::companions::with_others;
 use crate::commands::damaged_list::DamagedFilesOption;
-use crate::commands::device_word::refuse_twice;
 use crate::commands::examination_bar::Bar;
 use crate::commands::in_use::warn_if_used;
 use crate::commands::mount_options::MountOptions;
-use crate::commands::pool::{explain_missing, open_to_look, warn_of_leases, without_pool};
+use crate::commands::pool::{all_named, explain_missing, open_to_look, warn_of_leases, without_pool};
 use crate::commands::rescue::consent::ConsentOptions;
 use crate::commands::usage::wrong_usage;
 use crate::damage;
@@ -85,7 +83,7 @@ pub(crate) struct CheckCommand {
     /// Number of threads [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: Option<u16>,
-    /// degraded: do not count missing devices as an error; rescue=usebackuproot: check the newest older commit whose
+    /// degraded: do not count missing devices as an error (degraded=named: all that are not named are missing); rescue=usebackuproot: check the newest older commit whose
     /// root tree begins, if that of the last one doesn't; rescue=chunks: make a chunk tree that can't be read anew in memory
     #[arg(short, long = "options", value_name = "OPTIONS")]
     options: Vec<String>,
@@ -123,9 +121,7 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
     check.volume.degraded = options.degraded;
     check.volume.rescue = options.rescue;
     check.volume.superblock_mirror = command.mirror.map(usize::from);
-    let named: Vec<PathBuf> = command.devices.iter().chain(&options.devices).cloned().collect();
-    refuse_twice(named.iter().map(PathBuf::as_path))?;
-    let named = if options.degraded { named } else { with_others(&named) };
+    let named = all_named(&command.devices, &options)?;
     let paths: Vec<&Path> = named.iter().map(PathBuf::as_path).collect();
     if command.repair {
         if options.degraded || options.is_rescue() || command.mirror.is_some() {

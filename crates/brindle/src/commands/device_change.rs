@@ -26,18 +26,19 @@ pub(crate) struct UnmountedPool {
     /// The devices of a pool that is not mounted, in place of PATH
     #[arg(long, value_name = "DEVICE", num_args = 1..)]
     pub(crate) pool: Vec<PathBuf>,
-    /// For a pool that is not mounted: degraded (go on without missing devices)
+    /// For a pool that is not mounted: degraded (go on without missing devices; degraded=named: without all others)
     #[arg(short, long = "options", value_name = "OPTIONS")]
     pub(crate) options: Vec<String>,
 }
 
 impl UnmountedPool {
     /// Values of the operands, and the pool: that of the mount that is the last of them, unless devices are given.
-    /// `what` is one of those that belong before it.
+    /// `what` is one of those that belong before it. Operands that `join` the pool are not looked for as devices of it.
     pub(crate) fn with_operands<'o>(
         &self,
         operands: &'o [PathBuf],
         what: &str,
+        join: &[PathBuf],
     ) -> Result<(&'o [PathBuf], Box<dyn PoolAdmin>)> {
         match operands.split_last() {
             Some((_, [])) if self.pool.is_empty() => wrong_usage(format!(
@@ -46,7 +47,7 @@ impl UnmountedPool {
             Some((mount, named)) if self.pool.is_empty() => {
                 Ok((named, administer_reached(Reach::of_mount(mount)?)?))
             }
-            _ => Ok((operands, administer_devices(&self.pool, &self.options)?)),
+            _ => Ok((operands, administer_devices(&self.pool, &self.options, join)?)),
         }
     }
 }

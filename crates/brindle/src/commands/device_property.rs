@@ -101,12 +101,10 @@ fn set_unmounted(path: &Path, devid: Option<u64>, options: &[String], hint: Allo
     for device in &options.devices {
         devices.push(open(device)?);
     }
-    if !options.degraded {
-        let named: Vec<PathBuf> =
-            std::iter::once(path.to_owned()).chain(options.devices.iter().cloned()).collect();
-        for device in others(&named) {
-            devices.push(open(&device)?);
-        }
+    let named: Vec<PathBuf> =
+        std::iter::once(path.to_owned()).chain(options.devices.iter().cloned()).collect();
+    for device in others(&named, &options) {
+        devices.push(open(&device)?);
     }
     let devid = DevId::new(match devid {
         Some(devid) => devid,

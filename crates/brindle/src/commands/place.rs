@@ -1,6 +1,6 @@
 //! Pools by the operands of a command, opened where nothing has mounted them.
 
-use crate::commands::companions::others;
+use crate::commands::companions::{others, with_wanted};
 use crate::commands::device_word::refuse_twice;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::open_writable;
@@ -40,15 +40,23 @@ pub(crate) fn administer_reached(reach: Reach) -> Result<Box<dyn PoolAdmin>> {
     reach.administer(|devices| open(&devices, &MountOptions::default()))
 }
 
-/// Administration of the pool on these devices.
-pub(crate) fn administer_devices(paths: &[PathBuf], options: &[String]) -> Result<Box<dyn PoolAdmin>> {
+/// Administration of the pool on these devices. Those that are `apart` are no members of it, by what is about to be done with them.
+pub(crate) fn administer_devices(
+    paths: &[PathBuf],
+    options: &[String],
+    apart: &[PathBuf],
+) -> Result<Box<dyn PoolAdmin>> {
     let options = MountOptions::parse(options)?;
     if let Some(option) = options.first_of_mount() {
         return wrong_usage(format!("unknown option '{option}': here -o takes degraded and device=PATH"));
     }
     let paths: Vec<PathBuf> = paths.iter().chain(&options.devices).cloned().collect();
     refuse_twice(paths.iter().map(PathBuf::as_path))?;
-    Ok(Box::new(open(&paths, &options)?))
+    let is_apart =
+        |path: &PathBuf| apart.iter().any(|other| other.canonicalize().ok() == path.canonicalize().ok());
+    let others = others(&paths, &options).into_iter().filter(|path| !is_apart(path));
+    let all: Vec<PathBuf> = paths.iter().cloned().chain(others).collect();
+    Ok(Box::new(OpenPool(Box::new(open_named_to_write(&all, &options)?))))
 }
 
 fn open(paths: &[PathBuf], options: &MountOptions) -> Result<OpenPool> {
@@ -58,8 +66,10 @@ fn open(paths: &[PathBuf], options: &MountOptions) -> Result<OpenPool> {
 /// The filesystem on these devices, to be written.
 pub(crate) fn open_devices_to_write(paths: &[PathBuf], options: &MountOptions) -> Result<Filesystem> {
     refuse_twice(paths.iter().map(PathBuf::as_path))?;
-    let others = if options.degraded { Vec::new() } else { others(paths) };
-    let devices =
-        paths.iter().chain(&others).map(|path| open_device_to_write(path)).collect::<Result<Vec<_>, _>>()?;
+    open_named_to_write(&with_wanted(paths, options), options)
+}
+
+fn open_named_to_write(paths: &[PathBuf], options: &MountOptions) -> Result<Filesystem> {
+    let devices = paths.iter().map(|path| open_device_to_write(path)).collect::<Result<Vec<_>, _>>()?;
     open_writable(devices, options)
 }

@@ -1,6 +1,6 @@
 //! Common options of commands that read a pool: the devices, the options that choose within it, and opening it.
 
-use crate::commands::companions::{others, with_others};
+use crate::commands::companions::{with_others, with_wanted};
 use crate::commands::device_word::refuse_twice;
 use crate::commands::examination_bar::Bar;
 use crate::commands::holder::holder_of;
@@ -36,7 +36,7 @@ pub(crate) struct PoolOptions {
     /// Enter by the subvolume of this id; 5 is the top level
     #[arg(long, alias = "root", value_name = "ID", help_heading = "Pool")]
     subvolid: Option<u64>,
-    /// Comma-separated: degraded (go on without missing devices), rescue=WORDS (read a damaged pool: see brindle mount
+    /// Comma-separated: degraded (go on without missing devices; degraded=named: without all others), rescue=WORDS (read a damaged pool: see brindle mount
     /// --help), nologreplay (show the last commit, without later fsyncs), subvol=PATH, subvolid=ID, device=PATH
     #[arg(short, long = "options", value_name = "OPTIONS", help_heading = "Pool")]
     options: Vec<String>,
@@ -139,14 +139,11 @@ fn open_options(mount: &MountOptions) -> brindle_fs::OpenOptions {
     options
 }
 
-/// Devices that were named, by operands and by options; and the others of their pool that are found, unless the named ones are to do.
-fn all_named(devices: &[PathBuf], options: &MountOptions) -> Result<Vec<PathBuf>> {
-    let mut named: Vec<PathBuf> = devices.iter().chain(&options.devices).cloned().collect();
+/// Devices that were named, by operands and by options; and the others of their pool that are found.
+pub(crate) fn all_named(devices: &[PathBuf], options: &MountOptions) -> Result<Vec<PathBuf>> {
+    let named: Vec<PathBuf> = devices.iter().chain(&options.devices).cloned().collect();
     refuse_twice(named.iter().map(PathBuf::as_path))?;
-    if !options.degraded {
-        named.extend(others(&named));
-    }
-    Ok(named)
+    Ok(with_wanted(&named, options))
 }
 
 /// The error of a pool that lacks devices which lie beside those that were named; `None` for another one.
@@ -188,6 +185,14 @@ fn explain(error: FsError, paths: &[&Path]) -> anyhow::Error {
     }
 }
 
+/// The same of a pool that is looked into.
+fn of_tree(error: anyhow::Error, paths: &[&Path]) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(TreeError::Volume(of_volume)) => explain_missing(of_volume, paths).unwrap_or(error),
+        _ => error,
+    }
+}
+
 /// Logs the warnings of an opened filesystem.
 pub(crate) fn greet(filesystem: &Filesystem, mount: &MountOptions) -> Result<()> {
     mount.check_root(filesystem.root().tree)?;
@@ -197,20 +202,42 @@ pub(crate) fn greet(filesystem: &Filesystem, mount: &MountOptions) -> Result<()>
     for warning in filesystem.warnings().iter().filter(|warning| !logged.contains(warning)) {
         tracing::warn!("{warning}");
     }
+    warn_of_missing(volume);
     log_devices(volume);
     warn_of_writers(volume);
     Ok(())
 }
 
-/// Opens a pool to look into it: missing devices are no obstacle as long as everything can be read.
+/// Warns of devices that are missing. Of one that was given, and is stale, the volume has told.
+pub(crate) fn warn_of_missing(volume: &Volume) {
+    let (missing, there): (Vec<_>, Vec<_>) = volume.devices().into_iter().partition(|device| device.missing);
+    let unused = volume.unused_devices();
+    let is_told = |devid: DevId| {
+        let is_it = |unused: &UnusedDevice| matches!(unused.reason, UnusedReason::Stale(it) if it == devid);
+        unused.iter().any(is_it)
+    };
+    let named: Vec<&Path> = there.iter().map(|device| Path::new(&device.name)).collect();
+    for device in missing.iter().filter(|device| !is_told(device.devid)) {
+        tracing::warn!("device {} is missing{}", device.devid, place_of_missing(device, &named));
+    }
+}
+
+/// Opens a pool to look into it: missing devices are no obstacle as long as all metadata can be read.
 pub(crate) fn open_pool(paths: &[PathBuf]) -> Result<Pool> {
     refuse_twice(paths.iter().map(PathBuf::as_path))?;
-    let pool = open_mounted_pool(&with_others(paths))?;
+    let all = with_others(paths);
+    let all: Vec<&Path> = all.iter().map(PathBuf::as_path).collect();
+    let pool = open_rescued_pool(&all, &MountOptions::default()).map_err(|error| of_tree(error, &all))?;
+    if let Some(lost) = pool.volume().lost_metadata() {
+        return Err(of_tree(TreeError::from(lost).into(), &all));
+    }
+    warn_of_missing(pool.volume());
     warn_of_writers(pool.volume());
     Ok(pool)
 }
 
-/// The same without a warning if others write the pool: of a pool that was named by its mount, that is known.
+/// The same without a warning of missing devices, or if others write the pool: of a pool that was named by its mount, that is known.
+/// What is lost is an error where it is read.
 pub(crate) fn open_mounted_pool(paths: &[PathBuf]) -> Result<Pool> {
     let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
     open_rescued_pool(&paths, &MountOptions::default())
@@ -236,7 +263,8 @@ impl InspectOptions {
         }
         let named = all_named(devices, &options)?;
         let paths: Vec<&Path> = named.iter().map(PathBuf::as_path).collect();
-        let pool = open_rescued_pool(&paths, &options)?;
+        let pool = open_rescued_pool(&paths, &options).map_err(|error| of_tree(error, &paths))?;
+        warn_of_missing(pool.volume());
         warn_of_writers(pool.volume());
         Ok(pool)
     }
@@ -250,10 +278,6 @@ fn open_rescued_pool(paths: &[&Path], mount: &MountOptions) -> Result<Pool> {
         TreeError::Volume(error @ VolumeError::NoPool { .. }) => without_pool(error),
         error => error.into(),
     })?;
-    for device in pool.volume().devices().into_iter().filter(|device| device.missing) {
-        let place = place_of_missing(&device, paths);
-        tracing::warn!("device {} is missing{place}", device.devid);
-    }
     log_devices(pool.volume());
     Ok(pool)
 }

@@ -23,6 +23,7 @@ mod logged;
 mod lost;
 mod messages;
 mod metrics;
+mod missing;
 mod mount;
 mod names;
 mod nbd;

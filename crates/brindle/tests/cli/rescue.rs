@@ -34,6 +34,10 @@ fn an_older_commit_is_offered_shown_checked_and_mounted() {
     let image = text(&image);
     let said = brindle_fails(1, ["ls", image]);
     assert!(said.contains("can be read: -o ro,rescue=usebackuproot"), "{said}");
+    let status = brindle(["status", "-v", image]);
+    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    let advice = format!("`brindle mount -o ro,rescue=usebackuproot {image} DIR`");
+    assert!(status.contains(&advice) && !status.contains("attach"), "{status}");
     let listed = brindle(["ls", "-o", "rescue=usebackuproot", image]);
     let warned = String::from_utf8_lossy(&listed.stderr);
     assert!(listed.status.success() && warned.contains("by a backup root"), "{warned}");

@@ -107,12 +107,17 @@ fn devices_are_judged_by_state_and_exit_code() {
     assert!(line.contains(" is missing"), "{line}");
     let verbose = pool.brindle(&["status"], &pool.images[1..]);
     assert!(!String::from_utf8_lossy(&verbose.stdout).contains("brindle device replace start 2"));
-    let mut verbose = Command::new(env!("CARGO_BIN_EXE_brindle"));
-    let verbose = verbose.args(["status", "-v"]).args(&pool.images[1..]).output().expect("it was built");
-    assert!(
-        String::from_utf8_lossy(&verbose.stdout).contains("brindle device replace start 2"),
-        "{verbose:?}"
-    );
+    let verbose = || {
+        let mut verbose = Command::new(env!("CARGO_BIN_EXE_brindle"));
+        let verbose = verbose.args(["status", "-v"]).args(&pool.images[1..]).output().expect("it was built");
+        String::from_utf8_lossy(&verbose.stdout).into_owned()
+    };
+    let here = format!("name all devices of the pool: {} as well", text(&pool.images[0]));
+    assert!(verbose().contains(&here), "{}", verbose());
+    let elsewhere = pool.place().join("disk1.img");
+    fs::rename(&pool.images[0], &elsewhere).expect("the same filesystem");
+    assert!(verbose().contains("brindle device replace start 2"), "{}", verbose());
+    fs::rename(&elsewhere, &pool.images[0]).expect("the same filesystem");
     let (code, found, _) = pool.status(&pool.images[..1]);
     assert_eq!((code, &found["state"]), (Some(3), &"down".into()), "{found}");
     assert_eq!(pool.brindle(&["status"], &[pool.place()]).status.code(), Some(1), "not mounted there");

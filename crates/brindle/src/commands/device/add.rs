@@ -64,7 +64,7 @@ pub(crate) struct AddCommand {
 /// Runs it.
 pub(crate) fn run(command: &AddCommand) -> Result<ExitCode> {
     let AddCommand { unmounted, operands, .. } = command;
-    let (devices, pool) = unmounted.with_operands(operands, "a DEVICE")?;
+    let (devices, pool) = unmounted.with_operands(operands, "a DEVICE", operands)?;
     let options = AddOptions { force: command.force, discard: !command.nodiscard };
     // What exists is a path, colon or not.
     let may_have_names = devices.iter().any(|word| !word.exists());

@@ -37,7 +37,8 @@ pub(crate) struct RejoinCommand {
 
 /// Runs it.
 pub(crate) fn run(command: &RejoinCommand) -> Result<ExitCode> {
-    let (devices, pool) = command.unmounted.with_operands(&command.operands, "a DEVICE")?;
+    let (devices, pool) =
+        command.unmounted.with_operands(&command.operands, "a DEVICE", &command.operands)?;
     let changes: Vec<_> = devices.iter().map(|path| Change::Rejoin { path: path.clone() }).collect();
     device_change::run(&*pool, &changes, command.json)
 }

@@ -44,7 +44,7 @@ pub(crate) struct RemoveCommand {
 /// Runs it.
 pub(crate) fn run(command: &RemoveCommand) -> Result<ExitCode> {
     let RemoveCommand { unmounted, operands, .. } = command;
-    let (words, pool) = unmounted.with_operands(operands, "a device")?;
+    let (words, pool) = unmounted.with_operands(operands, "a device", &[])?;
     let change = |word: &PathBuf| Ok(Change::Remove(leaving(&*pool, word)?));
     let changes = words.iter().map(change).collect::<Result<Vec<_>>>()?;
     device_change::run(&*pool, &changes, command.json)

@@ -127,7 +127,8 @@ pub(crate) fn run(command: &ReplaceCommand) -> Result<ExitCode> {
 fn start(command: &StartCommand) -> Result<ExitCode> {
     let StartCommand { unmounted, operands, .. } = command;
     let _ = command.foreground;
-    let (words, pool) = unmounted.with_operands(operands, "a device, a TARGET")?;
+    let (words, pool) =
+        unmounted.with_operands(operands, "a device, a TARGET", operands.get(1..).unwrap_or_default())?;
     let [word, target] = words else {
         return wrong_usage("a device and the TARGET that is to replace it are needed".to_owned());
     };

@@ -115,7 +115,10 @@ fn print(shown: &[DeviceErrors]) -> Result<()> {
     for device in shown {
         for (name, counter) in NAMES.iter().zip(device.counters) {
             out.write_all(b"[")?;
-            out.write_all(&shown_name(&device.name))?;
+            match device.name.as_slice() {
+                b"" => write!(out, "devid:{}", device.devid)?,
+                path => out.write_all(&shown_name(path))?,
+            }
             writeln!(out, "].{name:<16} {counter}")?;
         }
     }

@@ -53,7 +53,7 @@ pub(crate) fn run(command: &ResizeCommand) -> Result<ExitCode> {
     };
     let size: NewSize = size.parse().with_context(|| format!("'{size}' is no size")).or_wrong_usage()?;
     let pool = match Reach::of(&command.paths)? {
-        Reach::Devices(paths) => administer_devices(&paths, &[])?,
+        Reach::Devices(paths) => administer_devices(&paths, &[], &[])?,
         mount => administer_reached(mount)?,
     };
     device_change::run(&*pool, &[Change::Resize(DevId::new(devid), size)], command.json)

@@ -3,7 +3,7 @@
 use crate::commands::health::{self, AllHealth, Health};
 use crate::commands::holder;
 use crate::commands::in_use::warn_if_used;
-use crate::commands::pool::{log_devices, open_devices, open_mounted_pool, without_pool};
+use crate::commands::pool::{log_devices, open_devices, open_mounted_pool, warn_of_missing, without_pool};
 use crate::damage;
 use crate::format::{UnitMode, UnitOptions};
 use crate::options::JsonOption;
@@ -74,7 +74,7 @@ pub(crate) struct ShowCommand {
 /// Runs the command.
 pub(crate) fn run(command: &ShowCommand) -> Result<ExitCode> {
     let shown = match command.places.as_slice() {
-        [] => find(!command.all_devices, !command.mounted)?,
+        [] => find(!command.all_devices, !command.mounted, |_| true)?,
         [name] if !name.exists() && !is_no_path(name) => by_name(name)?,
         [device] if is_block_device(device) => vec![of_block_device(device)?],
         places => vec![Shown::of_places(places)?],
@@ -91,17 +91,17 @@ pub(crate) fn run(command: &ShowCommand) -> Result<ExitCode> {
 }
 
 /// All pools: of mounts, and of block devices that are not mounted. One that can't be looked at is told, and not shown.
-fn find(mounted: bool, unmounted: bool) -> Result<Vec<Shown>> {
+fn find(mounted: bool, unmounted: bool, is_wanted: impl Fn(&FoundPool) -> bool) -> Result<Vec<Shown>> {
     let on_mounts = on_mounts()?;
     let on_devices = if unmounted { on_block_devices(&on_mounts) } else { Vec::new() };
     let on_mounts = on_mounts.into_iter().filter(|_| mounted);
     let look = |pool: FoundPool| match pool {
         FoundPool::Mounted(reach, _) => reach.mounted().map(Shown::of_mount),
-        FoundPool::Devices(_, paths) => Some(Shown::look(&paths)),
+        FoundPool::Devices(_, paths) => Some(Shown::look(&paths, warn_of_missing)),
         FoundPool::ServerGone(path) => Some(Err(anyhow!("{}: its server has ended", path.display()))),
         FoundPool::Closed(path, error) => Some(Err(Error::new(error).context(path.display().to_string()))),
     };
-    let looked = on_mounts.chain(on_devices).filter_map(look);
+    let looked = on_mounts.chain(on_devices).filter(is_wanted).filter_map(look);
     Ok(looked.filter_map(|shown| shown.inspect_err(output::complain).ok()).collect())
 }
 
@@ -109,8 +109,18 @@ fn find(mounted: bool, unmounted: bool) -> Result<Vec<Shown>> {
 fn by_name(name: &Path) -> Result<Vec<Shown>> {
     let bytes = name.as_os_str().as_bytes();
     let uuid = name.to_str().and_then(Uuid::parse);
-    let is_meant = |shown: &Shown| uuid == Some(shown.superblock.fsid) || shown.superblock.label() == bytes;
-    let found: Vec<Shown> = find(true, true)?.into_iter().filter(is_meant).collect();
+    let is_meant = |fsid: &Uuid, label: &[u8]| uuid.as_ref() == Some(fsid) || label == bytes;
+    // Of another pool it does not matter that it can't be looked at.
+    let may_be_meant = |pool: &FoundPool| match pool {
+        FoundPool::Mounted(reach, _) => reach.mounted().is_none_or(|mounted| {
+            let named = reach.fsid().ok().flatten().zip(mounted.label().ok());
+            named.is_none_or(|(fsid, label)| is_meant(&fsid, &label))
+        }),
+        FoundPool::Devices(..) => true,
+        FoundPool::ServerGone(_) | FoundPool::Closed(..) => false,
+    };
+    let mut found = find(true, true, may_be_meant)?;
+    found.retain(|shown| is_meant(&shown.superblock.fsid, shown.superblock.label()));
     if found.is_empty() {
         bail!("{}: no such file, and no pool of this label or UUID", name.display());
     }
@@ -158,7 +168,13 @@ impl Shown {
         if let Some(mounted) = reach.mounted() {
             return Self::of_mount(mounted);
         }
-        let shown = Self::look(places)?;
+        // Devices that can't be told by their superblocks are told of when they are looked at.
+        if let Some(FoundPool::Mounted(reach, _)) = on_devices(places).ok().and_then(one)
+            && let Some(mounted) = reach.mounted()
+        {
+            return Self::of_mount(mounted);
+        }
+        let shown = Self::look(places, warn_of_missing)?;
         let names: Vec<String> = shown.devices.iter().map(|device| device.name.clone()).collect();
         warn_if_used(&shown.superblock.fsid, &names);
         Ok(shown)
@@ -177,16 +193,19 @@ impl Shown {
             match open_device(&path) {
                 Ok(_) => there.push(path.clone()),
                 Err(error) => {
-                    tracing::warn!("devid {}: {error}", info.devid);
-                    failed.get_or_insert(error);
+                    failed.get_or_insert((info.devid, error));
                 }
             }
             names.insert(info.devid, path.to_string_lossy().into_owned());
         }
-        if let Some(error) = failed.filter(|_| there.is_empty()) {
-            return Err(error.into());
+        let place = mounted.path().display();
+        match failed {
+            Some((_, error)) if there.is_empty() => return Err(Error::new(error).context(place.to_string())),
+            Some((devid, error)) => tracing::warn!("{place}: devid {devid}: {error}"),
+            None => {}
         }
-        let mut shown = Self { health, ..Self::look(&there)? };
+        // The list has those that are missing, and nothing was named.
+        let mut shown = Self { health, ..Self::look(&there, |_| ())? };
         for device in shown.devices.iter_mut().filter(|device| device.missing) {
             device.name = names.remove(&device.devid.get()).unwrap_or_default();
         }
@@ -195,14 +214,18 @@ impl Shown {
 
     /// Opens the pool, without a word if others write it; where that fails, the superblocks of the devices that are there, and what can be read of the
     /// chunk tree, tell what they know.
-    fn look(paths: &[PathBuf]) -> Result<Self> {
+    fn look(paths: &[PathBuf], warn: impl Fn(&Volume)) -> Result<Self> {
         let error = match open_mounted_pool(paths) {
-            Ok(pool) => return Ok(Self::of_pool(&pool)),
+            Ok(pool) => {
+                warn(pool.volume());
+                return Ok(Self::of_pool(&pool));
+            }
             Err(error) => error.downcast::<TreeError>()?,
         };
         let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
         let volume = Volume::open(open_devices(&paths)?, &OpenOptions::default()).map_err(without_pool)?;
         add_devices(&volume);
+        warn(&volume);
         log_devices(&volume);
         let mut shown = Self::new(&volume);
         let TreeError::Volume(VolumeError::MissingDevices { missing, .. }) = error else {
@@ -226,6 +249,8 @@ impl Shown {
         let plain = Self::new(pool.volume());
         match health::of_pool(pool) {
             Ok(health) => Self { health, ..plain },
+            // The list says which devices are missing.
+            Err(error) if error.downcast_ref().is_some_and(TreeError::lacks_devices) => plain,
             Err(error) => {
                 damage::note(&*error);
                 tracing::warn!("the errors of devices are unknown: {error}");
@@ -235,12 +260,19 @@ impl Shown {
     }
 
     fn new(volume: &Volume) -> Self {
-        let devices = volume.devices();
+        let mut devices = volume.devices();
+        devices.iter_mut().filter(|device| device.missing).for_each(|device| device.name.clear());
         let health = devices.iter().map(|device| (device.devid.get(), Health::of_status(device))).collect();
         let names = devices.iter().filter(|device| !device.missing).map(|device| Path::new(&device.name));
         let holder = holder::holder_of(names);
         Self { superblock: Superblock::clone(&volume.superblock()), devices, health, holder }
     }
+}
+
+/// The pool that all of the devices belong to.
+fn one(pools: Vec<FoundPool>) -> Option<FoundPool> {
+    let [pool] = <[FoundPool; 1]>::try_from(pools).ok()?;
+    Some(pool)
 }
 
 /// Adds the devices that the chunk tree knows, as far as it can be read.

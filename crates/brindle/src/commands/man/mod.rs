@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn options_of_fstab_are_those_of_the_table() {
         let page = of_text(&PAGES[1]);
-        for option in ["\\fBcommit=SECONDS\\fR", "\\fBdegraded\\fR", "\\fBnofail\\fR"] {
+        for option in ["\\fBcommit=SECONDS\\fR", "\\fBdegraded[=named]\\fR", "\\fBnofail\\fR"] {
             assert!(page.contains(option), "{option}");
         }
         assert!(!page.contains(MOUNT_OPTIONS.trim_end()));

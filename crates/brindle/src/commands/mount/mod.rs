@@ -17,6 +17,7 @@ use crate::commands::companions::others;
 use crate::commands::device_word::{refuse_twice, split_class};
 use crate::commands::mount_options::{self, MountOptions};
 use crate::commands::operands::Operands;
+use crate::commands::pool::first_superblock;
 use crate::commands::state_directory::state_directory;
 use crate::commands::tier::log;
 use crate::commands::tier_warning;
@@ -74,8 +75,11 @@ EXAMPLES
   A pool of two devices:
     brindle mount a.img b.img /mnt
 
-  A subvolume of a pool that lost a disk:
+  A subvolume of a pool that lost a disk; the disks that are left are found:
     brindle mount -o degraded,subvol=home /dev/sdb /mnt
+
+  One disk alone, though others of the pool are attached, which miss what is written:
+    brindle mount -o degraded=named /dev/sdb /mnt
 
   Two disks, each with the flash cache that `brindle cache create` has made for it; they are complete
   without their SSDs when the mount has ended:
@@ -89,7 +93,7 @@ EXAMPLES
     brindle mount -o subvol=@home /dev/sdb /mnt/home
 
   A pool by its UUID, by its label, or by one of its block devices: the others are looked for among the block
-  devices (with -o degraded the named ones are to do). Image files are all named:
+  devices, also with -o degraded. Image files are all named:
     brindle mount UUID=8a0c7f5e-2f4e-4a51-9d0b-0e6f2b7c1d3a /mnt
     brindle mount LABEL=home /mnt
 
@@ -175,18 +179,25 @@ fn absolute(path: PathBuf) -> PathBuf {
     if is_no_path(&path) { path } else { std::path::absolute(&path).unwrap_or(path) }
 }
 
-/// Devices, and the others of their pool that the machine has. With `degraded` those that were named are to do, but for mount(8),
-/// which takes one device.
+/// Devices, and the others of their pool that the machine has.
 fn with_others(
     devices: &[(PathBuf, Option<PlacementClass>)],
-    command: &MountCommand,
     options: &MountOptions,
 ) -> Vec<(PathBuf, Option<PlacementClass>)> {
-    if options.degraded && !command.helper {
-        return devices.to_vec();
-    }
     let named: Vec<PathBuf> = devices.iter().map(|(path, _)| path.clone()).collect();
-    devices.iter().cloned().chain(others(&named).into_iter().map(|path| (path, None))).collect()
+    let others = others(&named, options).into_iter().map(|path| (path, None));
+    let mut all: Vec<_> = devices.iter().cloned().chain(others).collect();
+    if options.degraded {
+        stale_last(&mut all);
+    }
+    all
+}
+
+/// Puts devices last that lack commits: the mount claims the first one, and a device that the pool is left without is to be free.
+fn stale_last(devices: &mut [(PathBuf, Option<PlacementClass>)]) {
+    let generation = |path: &Path| first_superblock(path).map(|superblock| superblock.generation);
+    let newest = devices.iter().filter_map(|(path, _)| generation(path)).max();
+    devices.sort_by_cached_key(|(path, _)| generation(path) < newest);
 }
 
 fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
@@ -194,18 +205,18 @@ fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
     let devices = devices(command, options)?;
     // mount(8) says rw when its user said nothing.
     let insists = options.mount.read_only == Some(false) && !command.helper;
-    let (first, mountpoint) = (&devices[0].0, command.operands.last());
+    let mountpoint = command.operands.last();
     let of_kernel = fuse_options(command, options);
     let mut turn = further::Turn::new();
-    let opened = loop {
+    let (opened, first) = loop {
         let paths: Vec<&Path> = devices.iter().map(|(path, _)| path.as_path()).collect();
         if !command.fake && further::mount(&paths, mountpoint, options, &of_kernel, command.helper)? {
             background::report_ready()?;
             return Ok(ExitCode::SUCCESS);
         }
-        let all = with_others(&devices, command, options);
+        let all = with_others(&devices, options);
         match open::filesystem(&all, options, insists) {
-            Ok(opened) => break opened,
+            Ok(opened) => break (opened, all[0].0.clone()),
             Err(error) if turn.wait(&error, devices.iter().map(|(path, _)| path.as_path()), options) => {}
             Err(error) => return Err(error),
         }
@@ -227,7 +238,7 @@ fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
     let fuse_options =
         brindle_fuse::MountOptions { read_only: !filesystem.is_writable(), read_only_reason, ..of_kernel };
     let label = String::from_utf8_lossy(filesystem.pool().superblock().label()).into_owned();
-    let handle = block_device::mount(filesystem, mountpoint, options, &fuse_options, first, &mut claim)?;
+    let handle = block_device::mount(filesystem, mountpoint, options, &fuse_options, &first, &mut claim)?;
     unmount_on_signal(signals, handle.unmount_handle());
     let place = handle.mountpoint().display();
     let place = if label.is_empty() { place.to_string() } else { format!("{place} ({label})") };

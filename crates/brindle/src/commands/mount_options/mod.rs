@@ -31,6 +31,8 @@ use table::{Kind, Value};
 pub(crate) struct MountOptions {
     /// Go on without missing devices.
     pub(crate) degraded: bool,
+    /// The devices that are named are used, and no others looked for (`degraded=named`).
+    pub(crate) named_alone: bool,
     /// The path of the subvolume that is the root.
     pub(crate) subvol: Option<Vec<u8>>,
     /// Its id. It may be given with the path, as mount tables have it; then both must mean the same.

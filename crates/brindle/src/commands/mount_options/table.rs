@@ -175,11 +175,12 @@ pub(super) const ROWS: &[Row] = &[
     Row::flag(OfPool, "usebackuproot", "with ro: the same as rescue=usebackuproot", |options| {
         options.rescue.backup_roots = true;
     }),
-    Row::flag(
+    Row::either(
         OfPool,
-        "degraded",
-        "go on without missing devices if everything can be read without them; with ro, whatever is lost",
-        |options| options.degraded = true,
+        ("degraded", "named"),
+        "go on without missing devices if everything can be read without them; with ro, whatever is lost. Missing is a \
+         device that is not named, and not found among the block devices; with degraded=named all that are not named",
+        value::degraded,
     ),
     Row::valued(
         OfPool,

@@ -94,7 +94,8 @@ fn unknown_options_are_refused_by_name() {
     assert_eq!(refused("device="), "option 'device' needs a value: device=...");
     assert_eq!(refused("subvol"), "option 'subvol' needs a value: subvol=...");
     assert_eq!(refused("subvolid=x"), "option 'subvolid=x': the id is not a number");
-    assert_eq!(refused("degraded=1"), "option 'degraded=1': degraded takes no value");
+    assert_eq!(refused("ro=1"), "option 'ro=1': ro takes no value");
+    assert_eq!(refused("degraded=1"), "option 'degraded=1': degraded stands alone, or is degraded=named");
 }
 
 #[test]

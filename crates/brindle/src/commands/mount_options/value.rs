@@ -15,6 +15,17 @@ pub(super) fn compression(value: &str, force: bool) -> Result<Option<Compression
     Ok(choice.map(|choice| CompressionChoice { force, ..choice }))
 }
 
+/// Missing devices are no obstacle; the word `named` has the named ones used alone.
+pub(super) fn degraded(options: &mut MountOptions, value: &str) -> Result<()> {
+    options.named_alone = match value {
+        "" => false,
+        "named" => true,
+        _ => bail!("option 'degraded={value}': degraded stands alone, or is degraded=named"),
+    };
+    options.degraded = true;
+    Ok(())
+}
+
 /// A number of bytes, or of KiB with a K behind it.
 pub(super) fn inline(value: &str) -> Result<u32> {
     let wrong = || format!("option 'max_inline={value}': it is a number of bytes, K behind it is allowed");

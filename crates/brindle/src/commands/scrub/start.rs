@@ -1,7 +1,7 @@
 //! `scrub start` and `scrub resume`.
 
 use super::{NONE, UNCORRECTABLE, show};
-use crate::commands::companions::others;
+use crate::commands::companions::with_wanted;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::place::open_devices_to_write;
 use crate::commands::pool::open_filesystem;
@@ -60,7 +60,8 @@ pub(crate) struct RunOptions {
     /// Read no more of each device in a second on the average, such as 50M
     #[arg(long, value_name = "BYTES", value_parser = crate::commands::quantity::parse_rate)]
     limit: Option<u64>,
-    /// Comma-separated, for devices that are not mounted: degraded (go on without missing devices), device=PATH
+    /// Comma-separated, for devices that are not mounted: degraded (go on without missing devices;
+    /// degraded=named: without all others), device=PATH
     #[arg(short, long = "options", value_name = "OPTIONS")]
     options: Vec<String>,
     /// A directory of a mounted pool, or the devices of one that is not mounted
@@ -134,8 +135,8 @@ fn on_devices(options: &RunOptions, job: &ScrubJob, paths: &[PathBuf]) -> Result
     }
     let paths: Vec<PathBuf> = paths.iter().chain(&mount.devices).cloned().collect();
     let filesystem = if job.read_only {
-        let others = if mount.degraded { Vec::new() } else { others(&paths) };
-        open_filesystem(&paths.iter().chain(&others).map(PathBuf::as_path).collect::<Vec<&Path>>(), &mount)?
+        let all = with_wanted(&paths, &mount);
+        open_filesystem(&all.iter().map(PathBuf::as_path).collect::<Vec<&Path>>(), &mount)?
     } else {
         open_devices_to_write(&paths, &mount)?
     };

@@ -11,6 +11,7 @@ use brindle_admin::health::{
 };
 use brindle_admin::{AdminError, Mounted, Reach};
 use brindle_care::device::LeaseFound;
+use brindle_fs::TreeError;
 use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -141,10 +142,13 @@ fn judge(found: FoundPool) -> Judged {
         FoundPool::Mounted(reach, mounts) => PoolHealth::of_mount(&reach, &mounts, &records)
             .map_or_else(|error| silent(&reach, error), |health| Judged::new(health, None)),
         FoundPool::Devices(fsid, paths) => {
-            let health = open_pool(&paths).and_then(|pool| Ok(PoolHealth::of_devices(&pool, &records)?));
+            let health = open_pool(&paths).and_then(|pool| {
+                pool.check_root_tree()?;
+                Ok(PoolHealth::of_devices(&pool, &records)?)
+            });
             match health {
                 Ok(health) => Judged::new(health, holder_of(paths.iter().map(PathBuf::as_path))),
-                Err(error) => Judged::Unknown(unreadable(fsid.to_string(), &paths, &explain(&error))),
+                Err(error) => Judged::Unknown(unreadable(fsid.to_string(), &paths, &error)),
             }
         }
         FoundPool::ServerGone(path) => server_gone(&path),
@@ -177,17 +181,24 @@ fn unknown(path: &Path, state: State, severity: Severity, text: String) -> Unkno
     Unknown { name, mountpoint, state, severity, text, remedy: None }
 }
 
-fn unreadable(name: String, paths: &[PathBuf], why: &str) -> Unknown {
-    let devices: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+fn unreadable(name: String, paths: &[PathBuf], error: &anyhow::Error) -> Unknown {
+    let devices = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
+    let remedy = match error.downcast_ref() {
+        Some(TreeError::NoRoots { readable: Some(_), .. }) => format!(
+            "`brindle mount -o ro,rescue=usebackuproot {devices} DIR` shows an older commit; `brindle check {devices}` examines \
+             these"
+        ),
+        Some(TreeError::NoRoots { readable: None, .. }) => {
+            format!("restore a backup; `brindle check {devices}` examines what is left")
+        }
+        _ => format!("attach all devices of the pool; `brindle check {devices}` examines these"),
+    };
     Unknown {
         name,
         mountpoint: None,
         state: State::Down,
         severity: Severity::Risk,
-        text: why.to_owned(),
-        remedy: Some(format!(
-            "attach all devices of the pool; `brindle check {}` examines these",
-            devices.join(" ")
-        )),
+        text: explain(error),
+        remedy: Some(remedy),
     }
 }

@@ -1,11 +1,12 @@
 //! Findings and their remedies in words.
 
 use crate::format::UnitMode;
-use brindle_admin::RootId;
-use brindle_admin::health::{ERROR_KINDS, Finding, PoolHealth, PoolServer};
+use brindle_admin::health::{ERROR_KINDS, Finding, PoolHealth, PoolServer, find_device};
+use brindle_admin::{DevId, RootId, Uuid};
 use brindle_fs::tree_name;
 use brindle_policy::placement::PlacementClass;
 use std::fmt::Display;
+use std::path::{Path, PathBuf};
 
 /// A finding, in a few words.
 pub(super) fn finding(finding: &Finding) -> String {
@@ -88,9 +89,10 @@ pub(super) fn remedy(finding: &Finding, health: &PoolHealth) -> Option<String> {
                 "save what is left: `brindle restore -o rescue=all {pool} DEST`; see `brindle check {pool}`"
             )
         }
-        Finding::Missing(devid, _) => {
-            format!("attach it, or `brindle device replace start {devid} DEVICE {mount}`")
-        }
+        Finding::Missing(devid, uuid) => match found(*devid, uuid, health) {
+            Some(path) => taken_in(&path, health),
+            None => format!("attach it, or `brindle device replace start {devid} DEVICE {mount}`"),
+        },
         Finding::LeftOut(_, path) => {
             format!(
                 "unmount the pool, `brindle device rejoin {path} -o degraded --pool` and its other devices"
@@ -118,6 +120,28 @@ pub(super) fn remedy(finding: &Finding, health: &PoolHealth) -> Option<String> {
             return None;
         }
     })
+}
+
+/// The place of a device that the pool lacks, if the host has it all the same.
+fn found(devid: DevId, uuid: &Uuid, health: &PoolHealth) -> Option<PathBuf> {
+    let there = health.devices.iter().filter(|device| !device.path.is_empty());
+    let there: Vec<&Path> = there.map(|device| Path::new(&device.path)).collect();
+    find_device(&there, &health.fsid, devid, uuid)
+}
+
+/// Advice for a missing device that the host has: it was away, or was not named.
+fn taken_in(path: &Path, health: &PoolHealth) -> String {
+    let path = path.display();
+    match health.server {
+        PoolServer::Brindle => format!("`brindle device rejoin {path} {}`", mount_operand(health)),
+        PoolServer::Kernel => {
+            format!(
+                "unmount the pool, mount it with {path} again, then `brindle scrub start {}`",
+                operand(health)
+            )
+        }
+        PoolServer::None => format!("name all devices of the pool: {path} as well"),
+    }
 }
 
 /// Fullness of a pool, in words.
@@ -195,8 +219,7 @@ mod tests {
             (u64::MAX, "213503982334601 days"),
         ];
         spans.iter().for_each(|(seconds, said)| assert_eq!(span(*seconds), *said));
-        let errors =
-            Finding::DeviceErrors(brindle_admin::DevId::new(2), "/dev/sdb".to_owned(), [7, 0, 1, 0, 0]);
+        let errors = Finding::DeviceErrors(DevId::new(2), "/dev/sdb".to_owned(), [7, 0, 1, 0, 0]);
         assert_eq!(finding(&errors), "devid 2 (/dev/sdb): 7 write errors, 1 flush error");
     }
 }

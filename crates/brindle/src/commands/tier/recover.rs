@@ -116,7 +116,7 @@ impl Wanted {
             })?,
         };
         match reach {
-            Reach::Devices(devices) => administer_devices(&devices, &[]),
+            Reach::Devices(devices) => administer_devices(&devices, &[], &[]),
             mount => administer_reached(mount),
         }
     }
