@@ -39,8 +39,6 @@ pub struct FileDevice {
     can_discard: bool,
     class: DeviceClass,
     queue_depth: u32,
-    /// The same file, opened once more: the host tells a failure once to each of them.
-    written_out: OnceLock<Option<File>>,
     /// The file in which the host counts waiting requests, once it was asked for.
     in_flight: OnceLock<Option<File>>,
     /// Bytes that one hint fetches; the kernel cuts longer ones short.
@@ -153,7 +151,6 @@ impl FileDevice {
             can_discard,
             class,
             queue_depth,
-            written_out: OnceLock::new(),
             in_flight: OnceLock::new(),
             prefetch_bytes,
             meter: Arc::default(),
@@ -401,11 +398,12 @@ impl WritableDevice for FileDevice {
         self.file.sync_all().map_err(|source| DeviceError::Flush { device: self.name.to_string(), source })
     }
 
-    fn write_out(&self) -> Result<(), DeviceError> {
-        let again = || File::open(format!("/proc/self/fd/{}", self.file.as_raw_fd())).ok();
-        let Some(file) = self.written_out.get_or_init(again) else { return Ok(()) };
-        let _metered = self.meter.begin(Operation::Flush, 0, 0);
-        file.sync_data().map_err(|source| DeviceError::Flush { device: self.name.to_string(), source })
+    fn submit_write_out<'a>(&'a self, batch: &mut Batch<'a>) {
+        // The same file, opened once more: the host tells a failure of its writes once to each that was open then.
+        match File::open(format!("/proc/self/fd/{}", self.file.as_raw_fd())) {
+            Ok(again) => batch.plan(FileRequest::write_out(self, again)),
+            Err(_) => batch.answer(Ok(())),
+        }
     }
 
     fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError> {

@@ -195,13 +195,11 @@ pub trait WritableDevice: Device {
     /// Makes durable everything written before.
     fn flush(&self) -> Result<(), DeviceError>;
 
-    /// Writes what was taken before to the medium, so that the next flush has little to wait for. Covers nothing: failures of
-    /// the host's earlier writes are left for that flush to tell. A device that can't tell these apart does nothing.
-    ///
-    /// # Errors
-    /// [`DeviceError::Flush`] if the device refuses.
-    fn write_out(&self) -> Result<(), DeviceError> {
-        Ok(())
+    /// Adds to a batch: what was taken before goes to the medium, so that the next flush has little to wait for. It covers nothing.
+    /// Failures of the host's earlier writes are left for that flush to tell; of [`DeviceError::Flush`] from the device itself
+    /// no later flush may know. A device that can't tell these apart does nothing.
+    fn submit_write_out<'a>(&'a self, batch: &mut Batch<'a>) {
+        batch.answer(Ok(()));
     }
 
     /// Gives back the space of a range. Best effort: true if the range reads as zeros from now on, false if the

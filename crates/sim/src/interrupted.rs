@@ -1,6 +1,6 @@
 //! A device whose writes are interrupted: by something that is done before the next one, or until they are let go.
 
-use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
+use brindle_device::{Batch, Device, DeviceClass, DeviceError, WritableDevice};
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -111,9 +111,9 @@ impl WritableDevice for InterruptedDevice {
         self.inner.flush()
     }
 
-    fn write_out(&self) -> Result<(), DeviceError> {
+    fn submit_write_out<'a>(&'a self, batch: &mut Batch<'a>) {
         self.wait_while_held();
-        self.inner.write_out()
+        self.inner.submit_write_out(batch);
     }
 
     fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError> {

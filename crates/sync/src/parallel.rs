@@ -6,6 +6,10 @@
 
 #[cfg(not(feature = "explore"))]
 use crate::probe;
+#[cfg(not(feature = "explore"))]
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+#[cfg(not(feature = "explore"))]
+use std::thread::Builder;
 
 /// The results of `act` on each item, in order.
 #[cfg(not(feature = "explore"))]
@@ -40,24 +44,37 @@ pub fn try_map<T: Sync, R: Send, E: Send>(
 ) -> Result<Vec<R>, E> {
     items.iter().map(act).collect()
 }
+
+/// Threads of the process beside callers of [`try_map_waiting`]. What more callers want is done by the callers.
+#[cfg(not(feature = "explore"))]
+static PLACES: Places = Places { taken: AtomicUsize::new(0), most: 64 };
 
 /// The results of `act` on each item, in order, or one of the errors, for acts that wait for devices. They begin in the order
-/// of the items, a few at a time: what is adjacent is asked of a disk one after the other.
+/// of the items, a few at a time: what is adjacent is asked of a disk one after the other. Where no further thread is to be
+/// had, the caller does all of it.
 #[cfg(not(feature = "explore"))]
 pub fn try_map_waiting<T: Sync, R: Send, E: Send>(
     items: &[T],
     act: impl Fn(&T) -> Result<R, E> + Sync + Send,
 ) -> Result<Vec<R>, E> {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    try_map_within(&PLACES, items, act)
+}
+
+#[cfg(not(feature = "explore"))]
+fn try_map_within<T: Sync, R: Send, E: Send>(
+    places: &Places,
+    items: &[T],
+    act: impl Fn(&T) -> Result<R, E> + Sync + Send,
+) -> Result<Vec<R>, E> {
     let (probe, next) = (probe::of_thread(), AtomicUsize::new(0));
-    let take_turns = || {
+    let take_turns = &|| {
         let mut done = Vec::new();
         loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
+            let index = next.fetch_add(1, Relaxed);
             let Some(item) = items.get(index) else { return done };
             let result = probe.watching(|| act(item));
             if result.is_err() {
-                next.store(items.len(), Ordering::Relaxed);
+                next.store(items.len(), Relaxed);
             }
             done.push((index, result));
         }
@@ -65,7 +82,12 @@ pub fn try_map_waiting<T: Sync, R: Send, E: Send>(
     // Two at least: one waits while the other computes.
     let threads = rayon::current_num_threads().max(2).min(items.len());
     let mut done = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(take_turns)).collect();
+        let start = |_| {
+            let place = places.take()?;
+            let run = move || (take_turns(), drop(place)).0;
+            Builder::new().name("devices".to_owned()).spawn_scoped(scope, run).ok()
+        };
+        let others: Vec<_> = (1..threads).map_while(start).collect();
         let mut done = take_turns();
         for other in others {
             match other.join() {
@@ -77,6 +99,32 @@ pub fn try_map_waiting<T: Sync, R: Send, E: Send>(
     });
     done.sort_unstable_by_key(|(index, _)| *index);
     done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Bounded number of threads.
+#[cfg(not(feature = "explore"))]
+struct Places {
+    taken: AtomicUsize,
+    most: usize,
+}
+
+/// One of them, from before its start to its end.
+#[cfg(not(feature = "explore"))]
+struct Place<'p>(&'p Places);
+
+#[cfg(not(feature = "explore"))]
+impl Places {
+    fn take(&self) -> Option<Place<'_>> {
+        let take = |taken: usize| (taken < self.most).then_some(taken + 1);
+        self.taken.fetch_update(Relaxed, Relaxed, take).is_ok().then(|| Place(self))
+    }
+}
+
+#[cfg(not(feature = "explore"))]
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Relaxed);
+    }
 }
 
 /// The results of `act` on each item, in order, or one of the errors, for acts that wait for devices.
@@ -117,6 +165,19 @@ mod tests {
         let failed = try_map_waiting(&items, |item| if *item >= 10 { Err(*item) } else { Ok(*item) });
         assert!(failed.is_err_and(|item| item < 100));
         assert_eq!(try_map_waiting(&[], |_: &u32| Err::<(), _>(())), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn callers_do_everything_where_no_thread_is_to_be_had() {
+        for most in 0..3 {
+            let places = Places { taken: AtomicUsize::new(0), most };
+            let doubled = try_map_within(&places, &[1, 2, 3], |item| {
+                assert!(places.taken.load(Relaxed) <= most);
+                Ok::<_, ()>(item * 2)
+            });
+            assert_eq!(doubled, Ok(vec![2, 4, 6]));
+            assert_eq!(places.taken.load(Relaxed), 0);
+        }
     }
 
     #[test]

@@ -40,6 +40,8 @@ ranks! {
     NextInode,
 
     // Transactions: `tree`.
+    /// Writing out by disks ahead of a commit.
+    WriteOut,
     /// The commit: one at a time.
     Commit,
     /// Turn of a sync of the log: one at a time, and none while the log ends. No lock; syncs wait for it.
@@ -130,6 +132,8 @@ ranks! {
     Repair,
     /// Row of a parity chunk.
     ParityRow,
+    /// Flushes of a device, and writing out what it took; several by ascending position in the pool.
+    DeviceFlush,
     /// Chunks and devices.
     VolumePool,
     /// The superblock of the last commit.

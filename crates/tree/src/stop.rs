@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub(crate) const PANIC: &str = "a panic has left a change half done";
 
 /// Reason for which nothing is written any more, once there is one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Stop(StopReason);
 
 impl Stop {

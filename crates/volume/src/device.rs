@@ -8,6 +8,7 @@ use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
 use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{DevId, Generation, Superblock, Uuid};
 use brindle_policy::placement::{AllocationHint, PlacementClass};
+use brindle_sync::{Rank, Ranked, RwLock};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -51,6 +52,9 @@ pub(crate) struct PoolDevice {
     /// Ranges that it took since it was last flushed.
     pub(crate) unflushed: Arc<LostWrites>,
     pub(crate) durability: Arc<Durability>,
+    /// Held for reading by flushes, and for writing while it writes out what it took: a failure of that may be the only word on
+    /// what a flush at the same time covers.
+    pub(crate) flushes: Arc<RwLock<Flushes>>,
     /// Its first superblock, to find another writer.
     pub(crate) first_superblock: Arc<FirstSuperblock>,
     /// The highest generation of a superblock that it may hold.
@@ -69,6 +73,14 @@ pub(crate) struct PoolDevice {
     pub(crate) written_since: Option<Arc<LostWrites>>,
     /// The device whose place it has taken, until that loses its superblocks.
     pub(crate) predecessor: Option<Arc<dyn WritableDevice>>,
+}
+
+/// Flushes of a device, which are made beside each other.
+#[derive(Debug, Default)]
+pub(crate) struct Flushes;
+
+impl Ranked for Flushes {
+    const RANK: Rank = Rank::DeviceFlush;
 }
 
 /// Numbers that tell whether a device holds writes that are not durable.
@@ -230,6 +242,7 @@ impl PoolDevice {
             lost_writes: Arc::default(),
             unflushed: Arc::default(),
             durability: Arc::default(),
+            flushes: Arc::default(),
             first_superblock: Arc::default(),
             superblock_generation: Arc::default(),
             has_doubtful_copies: Arc::default(),
@@ -304,14 +317,16 @@ impl PoolDevice {
                 self.durability.end_flush(flush.covered);
                 Ok(())
             }
-            Err(error) => {
-                self.first_superblock.is_in_doubt();
-                let mut doubtful = flush.unflushed;
-                // The host may have tried to write these too.
-                doubtful.absorb(&self.unflushed.take());
-                Err(FailedFlush { error, doubtful })
-            }
+            Err(error) => Err(self.flush_failed(error, flush.unflushed)),
         }
+    }
+
+    /// A flush has failed, or writing out: nothing that was not flushed is certain, nor these places.
+    pub(crate) fn flush_failed(&self, error: DeviceError, mut doubtful: Places) -> FailedFlush {
+        self.first_superblock.is_in_doubt();
+        // The host may have tried to write these too.
+        doubtful.absorb(&self.unflushed.take());
+        FailedFlush { error, doubtful }
     }
 
     /// Returns true if it joined the pool and never had a superblock of it.

@@ -30,6 +30,8 @@ pub(crate) struct FileRequest<'a> {
 enum FileRequestKind<'a> {
     Write(WriteRequest<'a>),
     Flush,
+    /// Of a descriptor of its own.
+    WriteOut(File),
 }
 
 /// A request as the ring is given it.
@@ -49,11 +51,21 @@ impl<'a> FileRequest<'a> {
         Self { device, kind: FileRequestKind::Flush }
     }
 
+    /// A flush by another descriptor of the same file.
+    pub(crate) fn write_out(device: &'a FileDevice, again: File) -> Self {
+        Self { device, kind: FileRequestKind::WriteOut(again) }
+    }
+
     /// Makes the request by the calling thread.
     fn make(&self) -> Result<(), DeviceError> {
         match &self.kind {
             FileRequestKind::Write(write) => write_now(self.device, write),
             FileRequestKind::Flush => self.device.flush(),
+            FileRequestKind::WriteOut(again) => {
+                let _metered = self.meter();
+                let device = || crate::Device::name(self.device).to_owned();
+                again.sync_all().map_err(|source| DeviceError::Flush { device: device(), source })
+            }
         }
     }
 
@@ -66,14 +78,14 @@ impl<'a> FileRequest<'a> {
                 write.offset,
                 write.pieces.iter().map(|piece| piece.len() as u64).sum(),
             ),
-            FileRequestKind::Flush => meter.begin(Operation::Flush, 0, 0),
+            FileRequestKind::Flush | FileRequestKind::WriteOut(_) => meter.begin(Operation::Flush, 0, 0),
         }
     }
 
     fn direct(&self) -> Option<&DirectFile> {
         match &self.kind {
             FileRequestKind::Write(write) => self.device.direct_for(write.offset, &write.pieces),
-            FileRequestKind::Flush => None,
+            FileRequestKind::Flush | FileRequestKind::WriteOut(_) => None,
         }
     }
 
@@ -95,7 +107,11 @@ impl<'a> FileRequest<'a> {
             }
             _ => Vec::new(),
         };
-        Lent { file: direct.map_or(self.device.file(), DirectFile::file), copy }
+        let file = match &self.kind {
+            FileRequestKind::WriteOut(again) => again,
+            _ => direct.map_or(self.device.file(), DirectFile::file),
+        };
+        Lent { file, copy }
     }
 
     /// The bytes to be written.
@@ -105,7 +121,7 @@ impl<'a> FileRequest<'a> {
                 lent.copy.iter().map(|buffer| IoSlice::new(buffer)).collect()
             }
             FileRequestKind::Write(write) => write.pieces.iter().map(|piece| IoSlice::new(piece)).collect(),
-            FileRequestKind::Flush => Vec::new(),
+            FileRequestKind::Flush | FileRequestKind::WriteOut(_) => Vec::new(),
         }
     }
 

@@ -5,6 +5,7 @@
 //! the log in a commit, and exclusive changes.
 
 use super::{Log, LogState, LogTicket};
+use crate::stop::Stop;
 use brindle_sync::{HeldRank, Rank};
 
 /// Taken and wanted turns.
@@ -15,11 +16,12 @@ pub(super) struct Turns {
     waiting_others: usize,
 }
 
-/// A turn: no sync is under way but that of its holder.
+/// A turn: no sync is under way but that of its holder. A holder that panics stops the pool before another one gets the turn.
 #[derive(Debug)]
 #[must_use = "syncs are kept away as long as it lives"]
 pub(crate) struct SyncTurn<'l> {
     log: &'l Log,
+    stop: &'l Stop,
     _rank: HeldRank,
 }
 
@@ -49,7 +51,7 @@ impl LogState {
 
 impl Log {
     /// Waits for the sync of an entry, or for the turn to make it. Counts the caller, unless the entry is durable at once.
-    pub(crate) fn wait_for_sync(&self, ticket: LogTicket) -> Waited<'_> {
+    pub(crate) fn wait_for_sync<'l>(&'l self, ticket: LogTicket, stop: &'l Stop) -> Waited<'l> {
         let rank = Rank::LogSync.hold();
         let mut state = self.state();
         match state.outcome(ticket) {
@@ -64,15 +66,15 @@ impl Log {
             }
             if !state.turns.is_taken && state.turns.waiting_others == 0 {
                 state.turns.is_taken = true;
-                return Waited::Turn(SyncTurn { log: self, _rank: rank });
+                return Waited::Turn(SyncTurn { log: self, stop, _rank: rank });
             }
             state = self.turn_ended.wait(state);
         }
     }
 
-    /// Keeps syncs away, once the one that is under way has ended. A holder that panics stops the pool on its way out.
+    /// Keeps syncs away, once the one that is under way has ended.
     #[track_caller]
-    pub(crate) fn keep_syncs_away(&self) -> SyncTurn<'_> {
+    pub(crate) fn keep_syncs_away<'l>(&'l self, stop: &'l Stop) -> SyncTurn<'l> {
         let rank = Rank::LogSync.hold();
         let mut state = self.state.lock_after_panic();
         state.turns.waiting_others += 1;
@@ -82,12 +84,13 @@ impl Log {
         state.turns.waiting_others -= 1;
         state.turns.is_taken = true;
         drop(state);
-        SyncTurn { log: self, _rank: rank }
+        SyncTurn { log: self, stop, _rank: rank }
     }
 }
 
 impl Drop for SyncTurn<'_> {
     fn drop(&mut self) {
+        self.stop.abort_if_panicking();
         // Its holder may be unwinding.
         self.log.state.lock_after_panic().turns.is_taken = false;
         self.log.turn_ended.notify_all();
@@ -101,11 +104,11 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
-    /// A log with entries of one generation that the next sync is for, and their ticket.
-    fn log_with_entries() -> (Log, LogTicket) {
+    /// A log with entries of one generation that the next sync is for, their ticket, and the pool's stop.
+    fn log_with_entries() -> (Log, LogTicket, Stop) {
         let (log, generation) = (Log::default(), Generation::new(7));
         log.state().generation = generation;
-        (log, LogTicket { generation, number: 1 })
+        (log, LogTicket { generation, number: 1 }, Stop::default())
     }
 
     fn turn<'l>(waited: Waited<'l>) -> SyncTurn<'l> {
@@ -124,15 +127,15 @@ mod tests {
 
     #[test]
     fn a_caller_with_a_durable_entry_does_not_wait_for_the_next_sync() {
-        let (log, first) = log_with_entries();
+        let (log, first, stop) = log_with_entries();
         let second = LogTicket { number: 2, ..first };
-        let leader = turn(log.wait_for_sync(first));
+        let leader = turn(log.wait_for_sync(first, &stop));
         log.state().begun = 1;
         let next_may_end = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let follower = scope.spawn(|| matches!(log.wait_for_sync(first), Waited::Synced));
+            let follower = scope.spawn(|| matches!(log.wait_for_sync(first, &stop), Waited::Synced));
             let next = scope.spawn(|| {
-                let turn = turn(log.wait_for_sync(second));
+                let turn = turn(log.wait_for_sync(second, &stop));
                 while !next_may_end.load(Ordering::SeqCst) {
                     std::thread::yield_now();
                 }
@@ -152,30 +155,30 @@ mod tests {
 
     #[test]
     fn entries_of_a_log_that_has_ended_are_for_its_commit_whatever_their_number() {
-        let (log, ticket) = log_with_entries();
+        let (log, ticket, stop) = log_with_entries();
         // The sync of the first one has failed, and the commit that is made instead is under way.
         log.state().begun = 1;
         let mut state = log.state();
         *state = state.ended();
         drop(state);
-        assert!(matches!(log.wait_for_sync(ticket), Waited::Ended));
+        assert!(matches!(log.wait_for_sync(ticket, &stop), Waited::Ended));
     }
 
     #[test]
     fn a_commit_comes_before_syncs_that_wait() {
-        let (log, ticket) = log_with_entries();
-        let leader = turn(log.wait_for_sync(ticket));
+        let (log, ticket, stop) = log_with_entries();
+        let leader = turn(log.wait_for_sync(ticket, &stop));
         let is_away = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let turn = log.keep_syncs_away();
+                let turn = log.keep_syncs_away(&stop);
                 is_away.store(true, Ordering::SeqCst);
                 std::thread::sleep(Duration::from_millis(5));
                 drop(turn);
             });
             wait_for_others(&log, 1);
             let waiter = scope.spawn(|| {
-                let turn = turn(log.wait_for_sync(ticket));
+                let turn = turn(log.wait_for_sync(ticket, &stop));
                 assert!(is_away.load(Ordering::SeqCst), "a sync came first");
                 drop(turn);
             });
@@ -188,13 +191,24 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_gives_a_turn_back() {
-        let (log, ticket) = log_with_entries();
-        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let _turn = turn(log.wait_for_sync(ticket));
-            panic!("a sync fails");
-        }));
-        assert!(panicked.is_err());
-        drop(log.keep_syncs_away());
+    fn a_panic_stops_the_pool_before_it_gives_a_turn_back() {
+        let (log, ticket, stop) = log_with_entries();
+        std::thread::scope(|scope| {
+            let panicked = scope.spawn(|| {
+                let _turn = turn(log.wait_for_sync(ticket, &stop));
+                while *log.state().callers(1) < 2 {
+                    std::thread::yield_now();
+                }
+                panic!("a sync fails");
+            });
+            while *log.state().callers(1) < 1 {
+                std::thread::yield_now();
+            }
+            let next = turn(log.wait_for_sync(ticket, &stop));
+            assert!(stop.reason().is_some(), "the next one would sync what the first one has left half done");
+            drop(next);
+            assert!(panicked.join().is_err());
+        });
+        drop(log.keep_syncs_away(&stop));
     }
 }

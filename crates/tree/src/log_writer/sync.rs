@@ -19,7 +19,7 @@ impl LogWriter<'_> {
         if self.transactions.durable_generation() >= ticket.generation {
             return Ok(Ok(()));
         }
-        let _turn = match self.transactions.changes().log.wait_for_sync(ticket) {
+        let _turn = match self.transactions.changes().log.wait_for_sync(ticket, self.store.stop()) {
             Waited::Synced => return Ok(Ok(())),
             Waited::Ended => return self.wait_for_commit_of(ticket),
             Waited::Turn(turn) => turn,

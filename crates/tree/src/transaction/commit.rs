@@ -37,6 +37,7 @@ impl Transactions {
     /// Makes everything durable that was changed before the call. Callers that come together share a commit.
     pub(crate) fn commit(&self) -> Result<(), TreeError> {
         let _stops = StopOnPanic::of(self.store.stop());
+        self.check_sound()?;
         let wanted = self.gate.running();
         self.write_out_disks();
         let mut durable = self.lock_commit()?;
@@ -89,7 +90,7 @@ impl Transactions {
         drop(inside);
         tally.count_references(advanced);
         tally.ends(CommitPhase::Advance);
-        let no_syncs = self.changes.log.keep_syncs_away();
+        let no_syncs = self.changes.log.keep_syncs_away(self.store.stop());
         let mut closed = self.close_gate(lock);
         let generation = closed.generation();
         self.check_sound()?;
@@ -119,15 +120,6 @@ impl Transactions {
         self.store.volume().adopt_superblock(Superblock { super_roots, ..*frozen.superblock });
         self.changes.space.keep_pinned(frozen.pinned);
         Ok(None)
-    }
-
-    /// Has disks write out what they took, while syncs go on: those of new names wait for the commit from its beginning, and so
-    /// for its flush of these disks. What fails is found by that.
-    fn write_out_disks(&self) {
-        let disks = self.changes.space.sleepers().filter(|_| self.changes.log.is_in_use());
-        if let Some(disks) = disks {
-            let _ = self.store.volume().write_out(&disks.into_iter().collect());
-        }
     }
 
     /// Rounds, until nothing is left to bring up to date.

@@ -45,6 +45,7 @@ pub(crate) mod statistics;
 pub(crate) mod stop;
 mod superblock;
 mod verify;
+mod write_out;
 
 use crate::changes::Changes;
 use crate::editor::Editor;
@@ -66,6 +67,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 use stop::Inside;
+use write_out::WriteOuts;
 
 /// Blocks that one changed item may make dirty: a path of a tree of three levels, and a split.
 const BLOCKS_PER_ITEM: u64 = 4;
@@ -79,6 +81,7 @@ pub(crate) struct Transactions {
     commit: Mutex<Durable>,
     /// The generation that is durable, for readers without the commit lock.
     durable: AtomicU64,
+    write_outs: WriteOuts,
     /// True if the copies of the superblock behind the first have the log that the first has.
     copies_are_current: AtomicBool,
     series: SeriesState,
@@ -162,6 +165,7 @@ impl Transactions {
             commit: Mutex::new(Rank::Commit, Durable { generation: durable }),
             durable: durable.get().into(),
             // The first commit writes all.
+            write_outs: WriteOuts::default(),
             copies_are_current: AtomicBool::new(true),
             series: SeriesState::default(),
             commits: Mutex::new(Rank::CommitStatistics, CommitStatistics::default()),
@@ -238,7 +242,7 @@ impl Transactions {
     ) -> Result<T, TreeError> {
         let _stops = StopOnPanic::of(self.store.stop());
         let durable = self.lock_commit()?;
-        let _no_syncs = self.changes.log.keep_syncs_away();
+        let _no_syncs = self.changes.log.keep_syncs_away(self.store.stop());
         let closed = self.close_gate(durable);
         self.check_sound()?;
         // What is done now may move what files have, and a log would not know.

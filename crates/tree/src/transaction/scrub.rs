@@ -17,7 +17,7 @@ impl Transactions {
         let volume = self.store.volume();
         let _stops = StopOnPanic::of(self.store.stop());
         let _durable = self.lock_commit()?;
-        let _no_syncs = self.changes.log.keep_syncs_away();
+        let _no_syncs = self.changes.log.keep_syncs_away(self.store.stop());
         let found = volume.scrub_superblocks(devid);
         volume.count_superblocks(devid, &found);
         if found.wrong.is_empty() || !repairs {

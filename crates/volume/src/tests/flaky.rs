@@ -2,10 +2,12 @@
 
 use super::support::*;
 use crate::{OpenOptions, Volume};
-use brindle_device::{Device, DeviceClass, DeviceError, SparseDevice, WritableDevice};
+use brindle_device::{Batch, Device, DeviceClass, DeviceError, SparseDevice, WritableDevice};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// A device in memory.
 #[derive(Debug)]
@@ -20,6 +22,8 @@ pub(crate) struct Flaky {
     /// Number of requests that the host reports in flight, and number of times it was asked.
     pub(crate) in_flight: AtomicU32,
     pub(crate) asked: AtomicUsize,
+    /// Told after each time that it was to write out, before the answer, which waits for a moment then.
+    pub(crate) tells: Mutex<Option<(Sender<()>, Receiver<()>)>>,
     /// Contents at the last flush, if they are to come back when a flush fails.
     durable: Mutex<Option<Vec<u8>>>,
 }
@@ -37,6 +41,7 @@ impl Flaky {
             flushes: AtomicUsize::default(),
             in_flight: AtomicU32::default(),
             asked: AtomicUsize::default(),
+            tells: Mutex::default(),
             durable: Mutex::default(),
         }
     }
@@ -117,6 +122,16 @@ impl WritableDevice for Flaky {
         }
         self.flushes.fetch_add(1, Relaxed);
         Ok(())
+    }
+
+    fn submit_write_out<'a>(&'a self, batch: &mut Batch<'a>) {
+        let answer = self.flush();
+        if let Some((has_answered, goes_on)) = &*self.tells.lock().expect("no panic") {
+            self.fails_flushes.store(false, Relaxed);
+            has_answered.send(()).expect("a receiver");
+            let _ = goes_on.recv_timeout(Duration::from_millis(50));
+        }
+        batch.answer(answer);
     }
 
     fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError> {

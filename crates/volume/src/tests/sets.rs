@@ -6,8 +6,8 @@ use crate::{DeviceSet, SuperblockCopies, Volume, WriteError};
 use brindle_device::Device;
 use brindle_ondisk::{DevId, Logical, Profile, SUPERBLOCK_SIZE, Superblock, to_u64};
 use proptest::prelude::*;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, mpsc};
 
 fn devid(device: &Flaky) -> DevId {
     DevId::new(device.name()["disk".len()..].parse::<u64>().expect("named so") + 1)
@@ -179,6 +179,32 @@ fn a_flush_after_one_that_lost_something_everywhere_does_not_succeed() {
         &DeviceSet::ALL,
     );
     assert!(matches!(&failed, Err(WriteError::Unflushed { .. })), "{failed:?}");
+}
+
+#[test]
+fn losses_of_a_device_that_writes_out_are_known_to_flushes_at_the_same_time() {
+    let (_, volume, devices) = forgetful(Profile::Raid1, 76);
+    volume.flush(&DeviceSet::ALL).expect("nothing fails");
+    volume.write_data(START, &[1; SECTOR]).expect("nothing fails");
+    devices[1].fails_flushes.store(true, Relaxed);
+    let (answers, has_answered) = mpsc::channel();
+    let (goes_on, wait) = mpsc::channel();
+    *devices[1].tells.lock().expect("no panic") = Some((answers, wait));
+    let volume = &volume;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            has_answered.recv().expect("it is to write out");
+            // The device has forgotten its failure: this succeeds, and covers nothing of what was lost.
+            volume.flush(&DeviceSet::ALL).expect("one may fail");
+            assert_eq!(volume.devices_to_mark(), [DevId::new(2)], "its data are lost");
+            let _ = goes_on.send(());
+        });
+        volume.write_out(&DeviceSet::ALL).expect("one may fail");
+    });
+    *devices[1].tells.lock().expect("no panic") = None;
+    assert_eq!(volume.devices_to_mark(), [DevId::new(2)], "its data are lost");
+    volume.make_whole(&DeviceSet::ALL).expect("the first one has everything");
+    assert!(volume.devices_to_mark().is_empty());
 }
 
 #[test]

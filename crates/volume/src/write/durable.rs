@@ -1,13 +1,13 @@
 //! Making durable what was written, and the superblocks that make it count.
 
-use crate::device::{FailedFlush, PoolDevice, count};
+use crate::device::{FailedFlush, Flushes, PoolDevice, count};
 use crate::lost_writes::Places;
 use crate::pool::Pool;
 use crate::{DeviceSet, Volume, WriteError};
 use brindle_device::{Batch, DeviceError, WritableDevice, WriteRequest};
 use brindle_ondisk::item::{DevItem, SuperblockAge};
 use brindle_ondisk::{Generation, Holders, Logical, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64};
-use brindle_sync::parallel;
+use brindle_sync::RwLockReadGuard;
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::IntoBytes;
@@ -38,18 +38,30 @@ impl Volume {
     }
 
     /// Has the devices of a set that took writes since their last flush write them to their media, all at the same time, so
-    /// that the next flush of them waits for little. It makes nothing durable; what fails is borne as by [`flush`](Self::flush).
+    /// that the next flush of them waits for little. It makes nothing durable; what fails is borne as by [`flush`](Self::flush),
+    /// unless the device has left meanwhile. Flushes of these devices, and superblocks that are durable at once, wait for it.
     pub fn write_out(&self, set: &DeviceSet) -> Result<(), WriteError> {
         self.check_flushed()?;
         let pool = self.snapshot();
         let members = Member::of(&pool, &self.unflushed_devices().intersection(set));
-        let write_out = |one: &Member<'_>| Ok::<_, WriteError>((one.index, one.device.write_out()));
-        let answers = parallel::try_map_waiting(&members, write_out)?;
-        let failed = answers.into_iter().filter_map(|(index, answer)| {
-            let doubtful = || pool.devices[index].unflushed.take();
-            answer.err().map(|error| (index, FailedFlush { error, doubtful: doubtful() }))
+        // None of their flushes is under way: one that covers the same writes might succeed by not knowing of a failure here.
+        let _alone: Vec<_> =
+            members.iter().map(|one| one.member.flushes.write_by_key(position_key(one.index))).collect();
+        let mut batch = Batch::default();
+        members.iter().for_each(|one| one.device.submit_write_out(&mut batch));
+        let answers = members.iter().zip(batch.run());
+        let failed: Vec<_> =
+            answers.filter_map(|(one, answer)| Some((one.member.devid, answer.err()?))).collect();
+        if failed.is_empty() {
+            return Ok(());
+        }
+        let pool = self.snapshot();
+        let present = failed.into_iter().filter_map(|(devid, error)| {
+            let index = pool.devices.iter().position(|device| device.devid == devid)?;
+            Some((index, pool.devices[index].flush_failed(error, Places::default())))
         });
-        self.bear_failed_flushes(&pool, failed.collect())
+        let present = present.collect();
+        self.bear_failed_flushes(&pool, present)
     }
 
     fn bear_failed_flushes(&self, pool: &Pool, failed: Vec<(usize, FailedFlush)>) -> Result<(), WriteError> {
@@ -389,6 +401,7 @@ impl Copies {
     /// Writes all of them at the same time; answers with the devices whose first copy failed.
     fn write(&self, members: &[Member<'_>], is_durable: bool) -> Vec<(usize, DeviceError)> {
         let contents: Vec<u64> = members.iter().map(|one| one.member.durability.contents()).collect();
+        let _flushing = is_durable.then(|| beside_flushes(members));
         let mut batch = Batch::default();
         for copy in &self.0 {
             let (offset, pieces) = (copy.superblock.bytenr.get(), vec![copy.superblock.as_bytes()]);
@@ -431,8 +444,19 @@ impl SuperblockCopies {
     }
 }
 
+/// Keeps devices from writing out what they took, until it is dropped.
+fn beside_flushes<'p>(members: &[Member<'p>]) -> Vec<RwLockReadGuard<'p, Flushes>> {
+    members.iter().map(|one| one.member.flushes.read_by_key(position_key(one.index))).collect()
+}
+
+/// Key of the locks of a device, by its position among the devices of the pool.
+fn position_key(index: usize) -> u128 {
+    u128::from(to_u64(index))
+}
+
 /// Flushes devices, all at the same time; answers with those that failed.
 fn flush_all(members: &[Member<'_>]) -> Vec<(usize, FailedFlush)> {
+    let _flushing = beside_flushes(members);
     let begun: Vec<_> = members.iter().map(|one| one.member.begin_flush()).collect();
     let mut batch = Batch::default();
     members.iter().for_each(|one| one.device.submit_flush(&mut batch));
