@@ -74,8 +74,7 @@ pub(crate) fn run(command: &ReadsCommand) -> Result<ExitCode> {
             out,
             "  latency    {} us, of which {} us alone",
             device.latency_ns / 1000,
-            // The two means forget at different rates.
-            device.service_ns.min(device.latency_ns) / 1000
+            device.service_ns / 1000
         )?;
         if device.bytes_per_second > 0 {
             writeln!(out, "  streams    {} a second", mode.format(device.bytes_per_second))?;
