@@ -50,6 +50,7 @@ const RULES: [Rule; 2] = [
             "commands/mount/open.rs",
             "commands/mount_options/mod.rs",
             "commands/mount_options/value.rs",
+            "commands/no_pool.rs",
             "commands/pool.rs",
             "commands/tier/facts.rs",
             "commands/tier_warning.rs",

@@ -7,22 +7,25 @@ use crate::commands::damaged_list::DamagedFilesOption;
 use crate::commands::examination_bar::Bar;
 use crate::commands::in_use::warn_if_used;
 use crate::commands::mount_options::MountOptions;
-use crate::commands::pool::{all_named, explain_missing, open_to_look, warn_of_leases, without_pool};
+use crate::commands::no_pool::without_pool;
+use crate::commands::pool::{explain_missing, open_to_look, warn_of_leases};
 use crate::commands::rescue::consent::ConsentOptions;
 use crate::commands::usage::wrong_usage;
 use crate::damage;
 use crate::format::UnitMode;
 use crate::options::JsonOption;
 use crate::output;
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use brindle_care::scrub::DamagedFile;
 use brindle_check::{CheckOptions, PASSES, PassReport, Report};
+use brindle_device::Device;
 use brindle_volume::Rescue;
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 const EXAMPLES: &str = "\
 EXAMPLES
@@ -132,7 +135,7 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
         return repair::run(command, &check, &paths);
     }
     let bar = Bar::new(command.progress || !command.json.json);
-    let report = brindle_check::check(open_to_look(&paths, &options)?, &check, &bar)
+    let report = brindle_check::check(open(&paths, &options)?, &check, &bar)
         .map_err(|error| explain_missing(&error, &paths).unwrap_or_else(|| without_pool(error)))?;
     let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     warn_if_used(&report.fsid, &names);
@@ -155,6 +158,15 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
     }
     damage::note_report(&report);
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Opens devices; a pool that is named by its mount is examined by a scrub.
+fn open(paths: &[&Path], options: &MountOptions) -> Result<Vec<Arc<dyn Device>>> {
+    let is_place = paths.iter().any(|path| path.is_dir());
+    open_to_look(paths, options).map_err(|error| match is_place {
+        true => anyhow!("{error}; `brindle scrub start` reads and verifies all of a mounted pool"),
+        false => error,
+    })
 }
 
 /// Options of the pool, those that check takes.

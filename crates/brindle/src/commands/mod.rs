@@ -26,6 +26,7 @@ mod metrics;
 mod mkfs;
 pub(crate) mod mount;
 mod mount_options;
+mod no_pool;
 mod operands;
 mod path;
 mod place;

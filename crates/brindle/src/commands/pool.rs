@@ -6,22 +6,18 @@ use crate::commands::examination_bar::Bar;
 use crate::commands::holder::holder_of;
 use crate::commands::in_use::{warn_if_used, writer_of};
 use crate::commands::mount_options::MountOptions;
+use crate::commands::no_pool::{explain_open, without_pool};
 use crate::commands::usage::wrong_usage;
 use anyhow::{Result, anyhow};
 use brindle_admin::health::images_beside;
-use brindle_cache::{disk_mark, open_device};
-use brindle_care::mkfs::signature;
+use brindle_cache::open_device;
 use brindle_device::{Device, WritableDevice};
 use brindle_fs::{Filesystem, FsError};
-use brindle_ondisk::{
-    DevId, RootId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, SuperblockDefect, Uuid, to_u64,
-};
+use brindle_ondisk::{DevId, RootId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, Uuid, to_u64};
 use brindle_rescue::Step;
 use brindle_rescue::chunks::overlaid;
 use brindle_tree::{Pool, TreeError};
-use brindle_volume::{
-    DeviceStatus, LEASE_INTERVAL, SuperblockProblem, UnusedDevice, UnusedReason, Volume, VolumeError,
-};
+use brindle_volume::{DeviceStatus, LEASE_INTERVAL, UnusedDevice, UnusedReason, Volume, VolumeError};
 use clap::Args;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -282,49 +278,6 @@ fn open_rescued_pool(paths: &[&Path], mount: &MountOptions) -> Result<Pool> {
     Ok(pool)
 }
 
-/// Says it in plain words if there is no pool at all.
-pub(crate) fn without_pool(error: VolumeError) -> anyhow::Error {
-    let is_blank = |device: &UnusedDevice| {
-        let reason = &device.reason;
-        matches!(
-            reason,
-            UnusedReason::NoSuperblock(SuperblockProblem::Defect(SuperblockDefect::NoMagic { .. }))
-        )
-    };
-    match &error {
-        VolumeError::NoPool { fsid: None, devices } if devices.iter().all(is_blank) => {
-            let reason = |device: &UnusedDevice| contents_of(device).unwrap_or_else(|| device.to_string());
-            anyhow!(devices.iter().map(reason).collect::<Vec<_>>().join("; "))
-        }
-        VolumeError::NoPool { fsid: None, devices } if devices.iter().any(is_empty) => {
-            let reason = |device: &UnusedDevice| match is_empty(device) {
-                true => format!("{} is empty: `brindle mkfs` makes a pool on it", device.device),
-                false => device.to_string(),
-            };
-            anyhow!(devices.iter().map(reason).collect::<Vec<_>>().join("; "))
-        }
-        _ => error.into(),
-    }
-}
-
-/// The format that lies on a device instead, if it is a known one.
-fn contents_of(unused: &UnusedDevice) -> Option<String> {
-    let device = open_device(Path::new(&unused.device)).ok()?;
-    if let Ok(Some(mark)) = disk_mark(&*device) {
-        let (name, disk, flash) = (mark.name, &unused.device, mark.flash);
-        return Some(format!(
-            "{disk}: the disk of the flash cache {name}, and not complete without it: give cache:{flash}:{disk}"
-        ));
-    }
-    let format = signature::find(&*device).ok()??;
-    Some(format!("{}: not a btrfs device: it holds {format}", unused.device))
-}
-
-/// Returns true if there is nothing on a device, not even room.
-fn is_empty(unused: &UnusedDevice) -> bool {
-    open_device(Path::new(&unused.device)).is_ok_and(|device| device.size_bytes() == 0)
-}
-
 /// Returns true if others write a pool, as far as can be told.
 fn is_written(volume: &Volume) -> bool {
     let names = names_of(volume);
@@ -406,7 +359,7 @@ fn log_copies(name: &str) {
 
 /// Opens devices, in the order given.
 pub(crate) fn open_devices(paths: &[&Path]) -> Result<Vec<Arc<dyn Device>>> {
-    paths.iter().map(|path| Ok(open_device(path)?)).collect()
+    paths.iter().map(|path| open_device(path).map_err(|error| explain_open(error, path))).collect()
 }
 
 /// Opens devices to read a pool: if that is asked for, with its chunk tree made anew in memory.

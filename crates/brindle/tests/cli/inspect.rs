@@ -196,8 +196,8 @@ fn devices_without_a_superblock_are_refused_by_name() {
     std::fs::write(&path, vec![0; 1 << 20]).expect("room");
     for words in [&["ls"][..], &["check"], &["filesystem", "show"], &["inspect", "dump-tree"]] {
         let said = brindle_fails(1, with_devices(words, std::slice::from_ref(&path)));
-        let expected = "zeros.img: not a btrfs device (no superblock magic at 64 KiB)\n";
-        assert!(said.starts_with("brindle: ") && said.ends_with(expected), "{said}");
+        let expected = "zeros.img: not a btrfs device (no superblock magic at 64 KiB)";
+        assert!(said.starts_with("brindle: ") && said.contains(expected), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
 }

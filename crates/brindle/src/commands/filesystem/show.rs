@@ -3,7 +3,8 @@
 use crate::commands::health::{self, AllHealth, Health};
 use crate::commands::holder;
 use crate::commands::in_use::warn_if_used;
-use crate::commands::pool::{log_devices, open_devices, open_mounted_pool, warn_of_missing, without_pool};
+use crate::commands::no_pool::without_pool;
+use crate::commands::pool::{log_devices, open_devices, open_mounted_pool};
 use crate::damage;
 use crate::format::{UnitMode, UnitOptions};
 use crate::options::JsonOption;

@@ -1,5 +1,6 @@
 //! The end of every repair: what it would write is shown, the user agrees, and it is written behind an undo file.
 
+use crate::commands::no_pool::reasons_or;
 use crate::format::UnitMode;
 use crate::output;
 use anyhow::{Result, bail};
@@ -54,7 +55,7 @@ impl Ward {
             .iter()
             .map(|device| Arc::<dyn WritableDevice>::clone(device) as Arc<dyn Device>)
             .collect();
-        let superblock = one_pool(&readable)?;
+        let superblock = one_pool(&readable).map_err(|error| reasons_or(error, paths))?;
         if superblock.num_devices.get() > u64::try_from(readable.len())? {
             let (given, all) = (readable.len(), superblock.num_devices.get());
             tracing::warn!(

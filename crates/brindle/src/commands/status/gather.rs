@@ -1,6 +1,7 @@
 //! The pools that operands mean, with the judgement on each.
 
 use crate::commands::holder::holder_of;
+use crate::commands::no_pool::reasons_or;
 use crate::commands::pool::open_pool;
 use crate::commands::state_directory::state_directory;
 use crate::output::explain;
@@ -121,7 +122,11 @@ pub(crate) fn pools(paths: &[PathBuf]) -> Result<Vec<Judged>> {
         let (directories, devices): (Vec<PathBuf>, Vec<PathBuf>) =
             paths.iter().cloned().partition(|path| is_place(path));
         let mut found = directories.iter().map(|path| pool_at(path)).collect::<Result<Vec<_>, _>>()?;
-        found.extend(on_devices(&devices)?);
+        let on_devices = on_devices(&devices).map_err(|error| {
+            let paths: Vec<&Path> = devices.iter().map(PathBuf::as_path).collect();
+            reasons_or(error, &paths)
+        });
+        found.extend(on_devices?);
         found
     };
     Ok(found.into_iter().map(judge).collect())
