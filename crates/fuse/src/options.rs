@@ -57,6 +57,8 @@ pub struct MountOptions {
     pub threads: usize,
     /// Use of FUSE over `io_uring` (`io_uring`).
     pub rings: RingUse,
+    /// Words of the command line that are not the default, for the setting `mount_options`; without those that a remount changes.
+    pub given: String,
 }
 
 /// Changes that are durable before the call that makes them returns.
@@ -106,6 +108,7 @@ impl Default for MountOptions {
             synchronous: Synchronous::default(),
             threads: THREADS_DEFAULT,
             rings: RingUse::default(),
+            given: String::new(),
         }
     }
 }
@@ -143,6 +146,11 @@ impl MountOptions {
     pub fn on_block_device(self, block_device: &Path) -> Self {
         let block_device = Some(block_device.to_owned());
         Self { block_device, commit_interval: COMMIT_INTERVAL_WITH_SYNC, ..self }
+    }
+
+    /// The interval of commits unless another one is chosen.
+    pub(crate) fn default_commit_interval(&self) -> Duration {
+        if self.block_device.is_some() { COMMIT_INTERVAL_WITH_SYNC } else { COMMIT_INTERVAL }
     }
 
     /// The use of rings; `None` if it is refused. After the death of the server the end of a mount by rings takes a moment, and the

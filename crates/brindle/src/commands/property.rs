@@ -37,6 +37,7 @@ EXAMPLES
     brindle property set --devid 2 -o degraded /dev/sdb allocation_hint NO_NEW_CHUNKS
     brindle property set /mnt read_policy round-robin:1M
     brindle property get /mnt read_policy
+    brindle property get /mnt mount_options
     brindle property set /mnt writeback all
     brindle property set /mnt writeback_profile single
     brindle property set /mnt log_profile single
@@ -64,7 +65,7 @@ pub(crate) enum PropertyCommand {
 /// data of files lies on fast devices. `writeback` and `writeback_profile`: data that lies on fast devices first. `log_profile`: copies of the log.
 /// `placement`: whether new chunks go by the classes of devices. `allocation_hint`: contents that a device is
 /// for; of a device, or of all devices of a mount. Of a mount: `read_policy`, all policies, the one that chooses
-/// mirrors in brackets; `metadata_defrag`, as it was mounted; `read_statistics`; `read_host_stats`; and the numbers of the policy roundrobin. These have the
+/// mirrors in brackets; `mount_options`, those that are not the default; `metadata_defrag`, as it was mounted; `read_statistics`; `read_host_stats`; and the numbers of the policy roundrobin. These have the
 /// names of the files that the kernel and its patches have in sysfs, and answer to `read_policies/policy` and
 /// `read_policies/roundrobin_...` as well.
 #[derive(Args, Debug)]
@@ -158,6 +159,8 @@ enum Property {
     LogProfile,
     #[value(name = "allocation_hint")]
     AllocationHint,
+    #[value(name = "mount_options")]
+    MountOptions,
     #[value(name = "metadata_defrag")]
     MetadataDefrag,
     #[value(name = "read_policy", alias = "read_policies/policy")]
@@ -203,6 +206,7 @@ impl Property {
             Self::AllocationHint | Self::SmallFiles | Self::Placement => is_served && mounted.space().is_ok(),
             Self::WriteBack | Self::WriteBackProfile => is_served && mounted.write_back().is_ok(),
             Self::LogProfile => is_served && mounted.log_profile().is_ok(),
+            Self::MountOptions => is_served && mounted.setting("mount_options").is_ok(),
             _ => is_served,
         }
     }
@@ -363,6 +367,11 @@ fn set(SetCommand { path, property, value, devid, options, .. }: &SetCommand) ->
         }
         (Property::Ro, "true" | "false") => set_read_only(path, value == "true")?,
         (Property::Label, label) => set_label(&Mounted::open(path)?, label.as_bytes())?,
+        (Property::MountOptions, _) => {
+            return wrong_usage(
+                "a mount chooses its options; `mount -o remount` changes some of them".to_owned(),
+            );
+        }
         (Property::Ro, _) => return wrong_usage(format!("'{value}': ro is true or false")),
         (Property::Compression, _) => {
             let value = if value.is_empty() { "none" } else { value.as_str() };
@@ -522,6 +531,7 @@ impl Property {
             Self::WriteBackProfile => "profile of data that waits on fast devices",
             Self::LogProfile => "copies of the log",
             Self::AllocationHint => "use of a device",
+            Self::MountOptions => "options of the mount that are not the default",
             Self::MetadataDefrag => "defragmentation of metadata while the mount is idle",
             Self::ReadPolicy => "choice of one of several mirrors",
             Self::ReadStatistics => "counts of reads under every policy",

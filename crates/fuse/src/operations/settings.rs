@@ -2,15 +2,19 @@
 
 use super::remount::Remount;
 use crate::options::MountOptions;
-use brindle_fs::Filesystem;
+use brindle_fs::{Filesystem, UpkeepOwner as _};
 use brindle_uapi::message::{Setting, field, text};
 use rustix::io::Errno;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The beginning of names of settings of devices that are made of others: their id and the name proper follow.
 const OF_DEVICE: &str = "device/";
 /// Bytes of a page of a report: what a value has room for, with a zero at its end.
 const PAGE_BYTES: usize = 1000;
+
+/// The read policy of a mount for which none is chosen.
+const DEFAULT_POLICY: &str = "auto";
 
 /// The device of a setting, and its name there.
 fn of_device(name: &str) -> Option<(&str, &str)> {
@@ -24,16 +28,44 @@ pub(super) struct MountSettings {
     remount: Arc<Remount>,
     /// Mode of defragmenting metadata, which stays as it is.
     metadata_defrag: String,
+    /// Options of the mount that are not the default, without those that a remount changes.
+    given: String,
+    default_commit: Duration,
 }
 
 impl MountSettings {
     pub(super) fn new(filesystem: Arc<Filesystem>, remount: Arc<Remount>, options: &MountOptions) -> Self {
-        Self { filesystem, remount, metadata_defrag: options.auto_defragment.to_string() }
+        Self {
+            filesystem,
+            remount,
+            metadata_defrag: options.auto_defragment.to_string(),
+            given: options.given.clone(),
+            default_commit: options.default_commit_interval(),
+        }
+    }
+
+    /// Options of the mount as of now that are not the default; as many as an answer has room for.
+    fn mount_options(&self) -> String {
+        let commit = self.remount.commit_interval();
+        let commit = (commit != self.default_commit).then(|| format!("commit={}", commit.as_secs()));
+        let policies = self.filesystem.pool().volume().read_setting("read_policy").unwrap_or_default();
+        let policy = policies.split(['[', ']']).nth(1).filter(|chosen| *chosen != DEFAULT_POLICY);
+        let policy = policy.map(|chosen| format!("read_policy={chosen}"));
+        let given = self.given.split(',').filter(|word| !word.is_empty()).map(str::to_owned);
+        let mut shown = String::new();
+        for word in given.chain(commit).chain(policy) {
+            if shown.len() + word.len() < PAGE_BYTES {
+                let comma = if shown.is_empty() { "" } else { "," };
+                shown.extend([comma, &word]);
+            }
+        }
+        shown
     }
 
     pub(super) fn get(&self, mut asked: Setting) -> Result<Setting, Errno> {
         let name = std::str::from_utf8(text(&asked.name)).map_err(|_| Errno::INVAL)?;
         let value = match name {
+            "mount_options" => Some(self.mount_options()),
             "metadata_defrag" => Some(self.metadata_defrag.clone()),
             _ if name.starts_with(OF_DEVICE) => self.report_page(name),
             _ => self.remount.setting(name).or_else(|| self.filesystem.pool().volume().read_setting(name)),

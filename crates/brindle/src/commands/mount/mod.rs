@@ -275,6 +275,7 @@ fn fuse_options(command: &MountCommand, options: &MountOptions) -> brindle_fuse:
         synchronous: options.synchronous(),
         threads: command.threads.map_or(defaults.threads, usize::from),
         rings: options.mount.rings,
+        given: mount_options::given(&command.options),
         ..defaults
     }
 }

@@ -1,6 +1,7 @@
 //! The part of the manual that tells of mount options.
 
-use super::table::{Kind, OF_BTRFS, ROWS, Row, Value, WITHOUT_EFFECT_VALUED};
+use super::table::{Kind, ROWS, Row, Value};
+use super::without_effect::{OF_BTRFS, VALUED};
 
 /// The column at which texts begin.
 const TEXT_COLUMN: usize = 23;
@@ -13,11 +14,9 @@ pub(crate) fn manual() -> String {
         entry(&mut text, &heading(row), row.help);
     }
     let plain = OF_BTRFS.iter().filter(|name| !name.starts_with("no"));
-    let valued = WITHOUT_EFFECT_VALUED.iter().filter(|name| **name != "comment");
+    let valued = VALUED.iter().filter(|name| **name != "comment");
     let names: Vec<String> =
         plain.map(ToString::to_string).chain(valued.map(|name| format!("{name}="))).collect();
-    let refused = ROWS.iter().filter(|row| row.kind == Kind::Refused);
-    let refused: Vec<String> = refused.map(|row| format!("{} ({})", row.name, row.help)).collect();
     wrap(
         &mut text,
         "  ",
@@ -25,10 +24,21 @@ pub(crate) fn manual() -> String {
             "Taken, and without effect, so that lines of fstab for the kernel's btrfs work: {}, their opposites, and those \
              of mount(8) that change nothing here. Refused: {}",
             names.join(", "),
-            refused.join(", ")
+            refused()
         ),
     );
     text
+}
+
+/// Options that are refused, those with the same reason together.
+fn refused() -> String {
+    let rows: Vec<&Row> = ROWS.iter().filter(|row| row.kind == Kind::Refused).collect();
+    let alike = rows.chunk_by(|one, other| one.help == other.help);
+    let words = alike.map(|rows| {
+        let names: Vec<&str> = rows.iter().map(|row| row.name).collect();
+        format!("{} ({})", names.join(", "), rows[0].help)
+    });
+    words.collect::<Vec<_>>().join(", ")
 }
 
 /// The option as the manual shows it, such as `commit=SECONDS`.

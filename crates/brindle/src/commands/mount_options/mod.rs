@@ -4,15 +4,19 @@
 //! changes [`MountOptions`]. The parser below, the manual ([`help`]), the suggestions for a word that is misspelt
 //! ([`suggest`]) and remounts all read that table, so that an option is stated once.
 
+mod given;
 mod help;
 mod suggest;
 mod table;
 mod value;
+mod without_effect;
 mod write;
 
+pub(crate) use given::given;
 pub(crate) use help::manual;
-pub(crate) use table::{Remount, is_without_effect, remount_of};
+pub(crate) use table::{Remount, remount_of};
 pub(crate) use value::small_files as parse_small_files;
+pub(crate) use without_effect::is_without_effect;
 pub(crate) use write::WriteChoices;
 
 use crate::commands::usage::OrWrongUsage;

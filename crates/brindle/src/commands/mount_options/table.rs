@@ -1,6 +1,7 @@
 //! The table of mount options.
 
 use self::Kind::{OfMount, OfPool, Refused};
+use super::without_effect::{OF_BTRFS, OF_MOUNT_8, VALUED};
 use super::{LeaseChoice, MountOptions, value};
 use anyhow::{Context, Result, bail};
 use brindle_fs::{AtimeMode, LeaseMode, PlacementMode};
@@ -54,47 +55,6 @@ pub(crate) enum Remount {
     Setting(&'static str),
 }
 
-/// Options of mount(8) that are taken and change nothing here.
-const OF_MOUNT_8: [&str; 12] = [
-    "defaults",
-    "auto",
-    "noauto",
-    "user",
-    "nouser",
-    "users",
-    "owner",
-    "group",
-    "nofail",
-    "_netdev",
-    "norelatime",
-    "nolazytime",
-];
-
-/// Options of the kernel's btrfs that are taken and change nothing here.
-pub(super) const OF_BTRFS: [&str; 17] = [
-    "lazytime",
-    "ssd",
-    "nossd",
-    "ssd_spread",
-    "nossd_spread",
-    "autodefrag",
-    "noautodefrag",
-    "nospace_cache",
-    "clear_cache",
-    "acl",
-    "barrier",
-    "skip_balance",
-    "rescan_uuid_tree",
-    "enospc_debug",
-    "noenospc_debug",
-    "iversion",
-    "noiversion",
-];
-
-/// The same, of those that have a value or may have one.
-pub(super) const WITHOUT_EFFECT_VALUED: [&str; 7] =
-    ["space_cache", "thread_pool", "metadata_ratio", "fatal_errors", "comment", "subtype", "user"];
-
 impl Row {
     /// An option without a value.
     const fn flag(kind: Kind, name: &'static str, help: &'static str, set: fn(&mut MountOptions)) -> Self {
@@ -138,6 +98,11 @@ impl Row {
         Self { remount, ..self }
     }
 }
+
+/// Reasons to refuse options.
+const OWNERS: &str = "owners and modes are those that the pool stores; chown(1) and chmod(1) change them";
+const TIMEOUT: &str = "what the kernel remembers is taken back when it changes, not after a time";
+const TEST_OF_KERNEL: &str = "it tests the kernel's btrfs; `brindle check` examines a pool";
 
 /// Options that have an effect, in the order of the manual.
 pub(super) const ROWS: &[Row] = &[
@@ -510,6 +475,7 @@ pub(super) const ROWS: &[Row] = &[
         |options| options.mount.allow_other = Some(true),
     ),
     Row::flag(OfMount, "noallow_other", "", |options| options.mount.allow_other = Some(false)),
+    Row::flag(OfMount, "nonempty", "the mount point may hold something; always", |_| {}),
     Row::flag(OfMount, "default_permissions", "the kernel checks permissions; always", |_| {}),
     Row::flag(
         OfMount,
@@ -561,6 +527,18 @@ pub(super) const ROWS: &[Row] = &[
     ),
     Row::refused("noacl", "ACLs are always in force"),
     Row::refused("nobarrier", "devices are always flushed"),
+    Row::refused("uid", OWNERS),
+    Row::refused("gid", OWNERS),
+    Row::refused("umask", OWNERS),
+    Row::refused("max_read", "reads are as long as they are served"),
+    Row::refused("attr_timeout", TIMEOUT),
+    Row::refused("entry_timeout", TIMEOUT),
+    Row::refused("negative_timeout", TIMEOUT),
+    Row::refused("fragment", TEST_OF_KERNEL),
+    Row::refused("check_int", TEST_OF_KERNEL),
+    Row::refused("check_int_data", TEST_OF_KERNEL),
+    Row::refused("check_int_print_mask", TEST_OF_KERNEL),
+    Row::refused("ref_verify", TEST_OF_KERNEL),
 ];
 
 /// The row of a name.
@@ -571,16 +549,7 @@ pub(super) fn find(name: &str) -> Option<&'static Row> {
 /// Every name of an option.
 pub(super) fn all_names() -> impl Iterator<Item = &'static str> {
     let named = ROWS.iter().flat_map(|row| [Some(row.name), row.synonym]).flatten();
-    named.chain(OF_MOUNT_8).chain(OF_BTRFS).chain(WITHOUT_EFFECT_VALUED)
-}
-
-/// Returns true if an option is one that is taken and changes nothing.
-pub(crate) fn is_without_effect(option: &str) -> bool {
-    let (name, value) = super::split(option);
-    option.starts_with("x-")
-        || option.starts_with("X-")
-        || value.is_none() && (OF_MOUNT_8.contains(&name) || OF_BTRFS.contains(&name))
-        || WITHOUT_EFFECT_VALUED.contains(&name)
+    named.chain(OF_MOUNT_8).chain(OF_BTRFS).chain(VALUED)
 }
 
 /// The way of a remount with an option.

@@ -211,3 +211,34 @@ fn every_name_of_the_table_is_there_once() {
     let twice: Vec<&str> = names.windows(2).filter(|two| two[0] == two[1]).map(|two| two[0]).collect();
     assert_eq!(twice, ["user"]);
 }
+
+#[test]
+fn options_that_change_something_are_shown_back() {
+    let shown = |lists: &[&str]| given(lists);
+    assert_eq!(
+        shown(&["rw,dev,nodatacow,,compress=zlib", "datacow,datasum,device=/dev/x,x-y,relatime"]),
+        "compress=zlib"
+    );
+    assert_eq!(
+        shown(&["degraded,noatime,commit=5,read_policy=pid", "subvol=a,fsname=b"]),
+        "degraded,noatime,subvol=a"
+    );
+    assert_eq!(shown(&["compress=lzo,compress=zstd:5"]), "compress=zstd:5");
+    assert_eq!(shown(&["nonempty,default_permissions,metadata_defrag=off,ssd_metadata"]), "");
+}
+
+#[test]
+fn options_of_fuse_and_of_tests_of_the_kernel_are_refused_with_the_reason() {
+    let said = |option: &str| parsed(&[option]).expect_err("refused").to_string();
+    for option in ["uid=5", "gid=5", "umask=022"] {
+        let name = split(option).0;
+        assert!(said(option).starts_with(&format!("option '{name}' is refused: owners and modes are those")));
+    }
+    for option in ["max_read=4096", "attr_timeout=1", "entry_timeout=1", "negative_timeout=1"] {
+        assert!(said(option).contains(" is refused: "), "{option}");
+    }
+    for option in ["fragment=data", "check_int", "check_int_data", "check_int_print_mask=1", "ref_verify"] {
+        assert!(said(option).contains("it tests the kernel's btrfs"), "{option}");
+    }
+    assert_eq!(parsed(&["nonempty"]).expect("taken").mount, MountChoices::default());
+}

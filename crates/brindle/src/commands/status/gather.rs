@@ -28,6 +28,8 @@ pub(crate) enum Judged {
         findings: Vec<Finding>,
         /// The system that holds a pool that is not mounted here.
         holder: Option<Box<LeaseFound>>,
+        /// Options of a mount of brindle that are not the default.
+        mount_options: Option<String>,
     },
     /// A pool that can't be asked.
     Unknown(Unknown),
@@ -51,10 +53,10 @@ pub(crate) struct Unknown {
 
 impl Judged {
     /// Judgement on these facts as of now.
-    fn new(health: PoolHealth, holder: Option<LeaseFound>) -> Self {
+    fn new(health: PoolHealth, holder: Option<LeaseFound>, mount_options: Option<String>) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let findings = findings(&health, now);
-        Self::Known { health: Box::new(health), findings, holder: holder.map(Box::new) }
+        Self::Known { health: Box::new(health), findings, holder: holder.map(Box::new), mount_options }
     }
 
     /// State in a word.
@@ -144,16 +146,18 @@ fn is_place(path: &Path) -> bool {
 fn judge(found: FoundPool) -> Judged {
     let records = state_directory();
     match found {
-        FoundPool::Mounted(reach, mounts) => PoolHealth::of_mount(&reach, &mounts, &records)
-            .map_or_else(|error| silent(&reach, error), |health| Judged::new(health, None)),
+        FoundPool::Mounted(reach, mounts) => PoolHealth::of_mount(&reach, &mounts, &records).map_or_else(
+            |error| silent(&reach, error),
+            |health| Judged::new(health, None, options_of(&reach)),
+        ),
         FoundPool::Devices(fsid, paths) => {
             let health = open_pool(&paths).and_then(|pool| {
                 pool.check_root_tree()?;
                 Ok(PoolHealth::of_devices(&pool, &records)?)
             });
             match health {
-                Ok(health) => Judged::new(health, holder_of(paths.iter().map(PathBuf::as_path))),
-                Err(error) => Judged::Unknown(unreadable(fsid.to_string(), &paths, &error)),
+                Ok(health) => Judged::new(health, holder_of(paths.iter().map(PathBuf::as_path)), None),
+                Err(error) => Judged::Unknown(unreadable(fsid.to_string(), &paths, &explain(&error))),
             }
         }
         FoundPool::ServerGone(path) => server_gone(&path),
@@ -162,6 +166,11 @@ fn judge(found: FoundPool) -> Judged {
             Judged::Unknown(unknown(&path, State::Ok, Severity::Note, format!("not known: {error}")))
         }
     }
+}
+
+/// Options of a mount of brindle that are not the default.
+fn options_of(reach: &Reach) -> Option<String> {
+    reach.mounted()?.setting("mount_options").ok()
 }
 
 /// A mount that was there, and did not answer.

@@ -20,8 +20,10 @@ pub(super) fn document(pools: &[Judged]) -> Value {
 }
 
 fn pool(judged: &Judged) -> Value {
-    let (health, found, held) = match judged {
-        Judged::Known { health, findings, holder } => (health, findings, holder),
+    let (health, found, held, options) = match judged {
+        Judged::Known { health, findings, holder, mount_options } => {
+            (health, findings, holder, mount_options)
+        }
         Judged::Unknown(unknown) => {
             return json!({
                 "uuid": null,
@@ -45,6 +47,7 @@ fn pool(judged: &Judged) -> Value {
         "severity": judged.severity().name(),
         "server": server(health.server),
         "mountpoints": health.mountpoints.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
+        "mount_options": options,
         "is_written": health.writing == Writing::Allowed,
         "read_only_reason": match &health.writing {
             Writing::Refused(why) => Some(why),

@@ -110,7 +110,7 @@ fn print(out: &mut dyn Write, pools: &[Judged], is_verbose: bool) -> io::Result<
 
 /// Reasons for a state: what is wrong, then how full the pool is, then the rest.
 fn reasons(pool: &Judged) -> Vec<String> {
-    let Judged::Known { health, findings, holder } = pool else {
+    let Judged::Known { health, findings, holder, .. } = pool else {
         return pool.trouble().into_iter().collect();
     };
     let of = |is_note: bool| {
