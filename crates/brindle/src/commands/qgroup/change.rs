@@ -4,7 +4,7 @@ use super::EXAMPLES;
 use crate::commands::quantity::parse_size;
 use crate::commands::quota::explain;
 use crate::commands::refused::explain_admin;
-use crate::commands::subvolume::tell;
+use crate::commands::subvolume::{subvolume_at, tell};
 use crate::commands::usage::wrong_usage;
 use anyhow::{Context, Error, Result, anyhow};
 use brindle_admin::quotas::{NewLimit, quotas};
@@ -194,7 +194,8 @@ fn group_of(word: &str) -> Result<QgroupId> {
         Ok(id) => Ok(id),
         Err(error) => {
             let mounted = Mounted::open(word.as_ref()).map_err(|_| error)?;
-            Ok(QgroupId::new(mounted.subvolume()?.id))
+            let meant = |id| format!("its quota group is 0/{id}");
+            Ok(QgroupId::new(subvolume_at(word.as_ref(), &mounted, meant)?))
         }
     }
 }
@@ -210,6 +211,9 @@ pub(super) fn limit(command: &LimitCommand) -> Result<()> {
         _ => return wrong_usage("a path of a mounted pool is needed".to_owned()),
     };
     let mounted = Mounted::open(path)?;
+    if id.is_none() {
+        subvolume_at(path, &mounted, |id| format!("its quota group is 0/{id}: name it before the path"))?;
+    }
     let limit = NewLimit {
         bytes: command.size.0,
         is_exclusive: command.exclusive,

@@ -1,6 +1,7 @@
 //! Making subvolumes and snapshots, and choosing the default one.
 
-use super::refusal::{explain_creation, explain_default};
+use super::refusal::{explain_creation, explain_default, refuse_existing, subvolume_at};
+use crate::commands::usage::OrWrongUsage;
 use crate::output;
 use anyhow::{Context, Result, bail};
 use brindle_admin::quotas::quotas;
@@ -102,6 +103,7 @@ impl Groups {
 /// Runs `subvolume create`.
 pub(crate) fn create(command: &CreateCommand, is_quiet: bool) -> Result<ExitCode> {
     for_each(&command.paths, |path| {
+        refuse_existing(path)?;
         let (directory, name) = place(path)?;
         if command.parents {
             std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
@@ -142,9 +144,15 @@ pub(crate) fn set_default(command: &SetDefaultCommand) -> Result<ExitCode> {
     let id = match &command.path {
         Some(_) => {
             let id = command.subvolume.to_str().and_then(|id| id.parse().ok());
-            id.with_context(|| format!("{}: not the id of a subvolume", command.subvolume.display()))?
+            id.with_context(|| format!("{}: not the id of a subvolume", command.subvolume.display()))
+                .or_wrong_usage()?
         }
-        None => mounted.subvolume()?.id,
+        None => {
+            let path = &command.subvolume;
+            subvolume_at(path, &mounted, |id| {
+                format!("`brindle subvolume set-default {id} {}` sets that one", path.display())
+            })?
+        }
     };
     mounted.set_default_subvolume(id).map_err(|error| explain_default(error, id))?;
     Ok(ExitCode::SUCCESS)

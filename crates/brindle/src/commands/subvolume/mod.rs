@@ -10,6 +10,7 @@ mod show;
 mod sync;
 
 pub(super) use change::tell;
+pub(super) use refusal::subvolume_at;
 
 use crate::commands::pool::PoolOptions;
 use anyhow::Result;

@@ -1,13 +1,44 @@
 //! Reasons for which a mount refuses to make or delete a subvolume, in words: an ioctl has a number alone.
 
-use anyhow::{Error, anyhow};
+use anyhow::{Error, Result, anyhow, bail};
 use brindle_admin::subvolumes::subvolumes;
 use brindle_admin::{ControlError, Mounted};
+use brindle_uapi::mount_table;
 use rustix::io::Errno;
 use std::path::Path;
 
 /// Id of the top level.
 const TOP_LEVEL: u64 = 5;
+
+/// The id of the subvolume at a path. A path within one is refused, with the command that may be meant, which `meant` makes of the id
+/// of the one that it lies in.
+pub(in crate::commands) fn subvolume_at(
+    path: &Path,
+    mounted: &Mounted,
+    meant: impl Fn(u64) -> String,
+) -> Result<u64> {
+    let id = mounted.subvolume()?.id;
+    if !mounted.is_subvolume_root() {
+        let kind = if path.is_dir() { "a directory" } else { "a file" };
+        bail!("{}: {kind} in the subvolume of id {id}, not a subvolume: {}", path.display(), meant(id));
+    }
+    Ok(id)
+}
+
+/// Refuses to make a subvolume where something is already.
+pub(super) fn refuse_existing(path: &Path) -> Result<()> {
+    if path.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    let (shown, mounts) = (path.display(), mount_table::read().unwrap_or_default());
+    if path.canonicalize().is_ok_and(|path| mounts.iter().any(|mount| mount.mountpoint == path)) {
+        bail!(
+            "{shown}: exists, it is a mount point: a new subvolume has a name below it, such as {}",
+            path.join("NAME").display()
+        );
+    }
+    bail!("{shown}: there is something of that name")
+}
 
 /// Explains why nothing was made at a path.
 pub(super) fn explain_creation(error: ControlError, path: &Path) -> Error {

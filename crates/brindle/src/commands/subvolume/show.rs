@@ -2,6 +2,7 @@
 
 use super::line::{Column, Row, Shape, print_rows};
 use super::list::{TOP_LEVEL, json};
+use super::refusal::subvolume_at;
 use super::{EXAMPLES, LISTS_POOL, ListPool};
 use crate::commands::path::shown_name;
 use crate::commands::reached::Reached;
@@ -21,7 +22,7 @@ use std::process::ExitCode;
 
 /// Show a subvolume
 ///
-/// The one that PATH lies in, or another one of the same pool by its id or UUID. Times are UTC.
+/// The one at PATH, or another one of the same pool by its id or UUID. Times are UTC.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES, disable_help_flag = true)]
 pub(crate) struct ShowCommand {
@@ -59,6 +60,11 @@ pub(crate) struct GetDefaultCommand {
 pub(crate) fn show(command: &ShowCommand) -> Result<ExitCode> {
     let reached = Reached::enter(&command.places, &command.pool.options())?;
     let is_by_name = command.rootid.is_some() || command.uuid.is_some();
+    if let Some(mounted) = reached.mounted().filter(|_| !is_by_name) {
+        let path = mounted.path();
+        let meant = |id| format!("`brindle subvolume show --rootid {id} {}` shows that one", path.display());
+        subvolume_at(path, mounted, meant)?;
+    }
     let (found, facts) = match reached.subvolumes() {
         Ok((found, _)) => {
             let facts = command.choose(&reached, &found)?;
