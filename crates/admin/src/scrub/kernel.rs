@@ -1,6 +1,6 @@
 //! Scrubs by the kernel: a request for each device, which returns at the end. The record is ours.
 
-use super::{LOOK_EVERY, now};
+use super::{DeviceScrubLimit, LOOK_EVERY, now};
 use crate::call;
 use crate::control::{ControlError, Mounted};
 use crate::pool::AdminError;
@@ -94,10 +94,28 @@ pub(super) fn limit(mounted: &Mounted, devid: Option<u64>, bytes: u64) -> Result
         return Err(ScrubError::NoDevice(DevId::new(devid.unwrap_or(0))).into());
     }
     for devid in meant {
-        let path = PathBuf::from(format!("/sys/fs/btrfs/{fsid}/devinfo/{devid}/scrub_speed_max"));
+        let path = limit_file(&fsid, devid);
         std::fs::write(&path, bytes.to_string()).map_err(|source| AdminError::Path { path, source })?;
     }
     Ok(())
+}
+
+/// Limits of the scrubs of all devices, with their paths.
+pub(super) fn limits(mounted: &Mounted) -> Result<Vec<DeviceScrubLimit>, AdminError> {
+    let fsid = Uuid(mounted.filesystem()?.fsid);
+    let mut limits = Vec::new();
+    for info in mounted.device_infos()? {
+        let path = limit_file(&fsid, info.devid);
+        let shown = std::fs::read_to_string(&path).map_err(|source| AdminError::Path { path, source })?;
+        let path = String::from_utf8_lossy(text(&info.path)).into_owned();
+        let bytes = shown.trim().parse().unwrap_or(0);
+        limits.push(DeviceScrubLimit { devid: DevId::new(info.devid), path, bytes });
+    }
+    Ok(limits)
+}
+
+fn limit_file(fsid: &Uuid, devid: u64) -> PathBuf {
+    PathBuf::from(format!("/sys/fs/btrfs/{fsid}/devinfo/{devid}/scrub_speed_max"))
 }
 
 /// Brings the record of one that another process follows up to date.

@@ -6,8 +6,9 @@ mod served;
 
 use crate::pool::{AdminError, Reach};
 use brindle_care::job::Control;
-use brindle_care::scrub::{ScrubJob, ScrubObserver, ScrubRecord, carry_out};
+use brindle_care::scrub::{DeviceProgress, ScrubJob, ScrubObserver, ScrubRecord, carry_out};
 use brindle_fs::Filesystem;
+use brindle_ondisk::DevId;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -73,6 +74,32 @@ pub fn limit_scrub(reach: &Reach, devid: Option<u64>, bytes: u64) -> Result<bool
         Reach::Kernel(mount) => kernel::limit(&mount.0, devid, bytes).map(|()| true),
         Reach::Devices(_) => Ok(false),
     }
+}
+
+/// The limit of the scrubs of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceScrubLimit {
+    /// Its id.
+    pub devid: DevId,
+    /// Its path.
+    pub path: String,
+    /// Bytes that are read in a second, at most; 0 for no limit.
+    pub bytes: u64,
+}
+
+/// Limits of the devices: of the scrub that runs, on a mount of the kernel of all. `None` where no scrub runs.
+pub fn scrub_limits(reach: &Reach, directory: &Path) -> Result<Option<Vec<DeviceScrubLimit>>, AdminError> {
+    if let Reach::Kernel(mount) = reach {
+        return kernel::limits(&mount.0).map(Some);
+    }
+    let running = last_scrub(reach, directory)?.filter(|(_, is_running)| *is_running);
+    let devices = running.map(|(record, _)| record.report.devices);
+    let limit = |device: DeviceProgress| DeviceScrubLimit {
+        devid: device.devid,
+        path: device.name,
+        bytes: device.limit,
+    };
+    Ok(devices.map(|devices| devices.into_iter().map(limit).collect()))
 }
 
 /// The record of the last scrub of a pool, and true while it runs.

@@ -176,6 +176,8 @@ fn a_scrub_of_a_mount_is_cancelled_limited_and_resumed_also_after_a_kill() {
     assert_eq!(code(&pool.on_mount(&["start"])), Some(1), "one is enough");
     assert_eq!(code(&pool.on_mount(&["limit", "-l", "2", "-d", "7"])), Some(1), "no such device");
     assert_eq!(code(&pool.on_mount(&["limit", "-l", "2"])), Some(0));
+    let limits = String::from_utf8_lossy(&pool.on_mount(&["limit"]).stdout).into_owned();
+    assert!(limits.contains("    1  2.00B/s  /"), "{limits}");
     assert_eq!(code(&pool.on_mount(&["cancel"])), Some(0));
     assert_eq!(pool.status(&[pool.place()])["status"], "aborted");
     // Unmounting ends it, and a kill does.

@@ -121,7 +121,13 @@ impl ScrubService {
         meant.iter().for_each(|devid| {
             scrub.set_limit(*devid, limit.bytes);
         });
-        if meant.is_empty() { Err(Errno::NODEV) } else { Ok(()) }
+        if meant.is_empty() {
+            return Err(Errno::NODEV);
+        }
+        // The next look of the scrub at itself may be seconds away.
+        let report = scrub.report();
+        self.lock().record.iter_mut().for_each(|record| record.report = report.clone());
+        Ok(())
     }
 
     /// A page of the record.

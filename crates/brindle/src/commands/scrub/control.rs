@@ -4,11 +4,12 @@ use super::{NONE, show};
 use crate::commands::damaged_list::DamagedFilesOption;
 use crate::commands::quantity::parse_size;
 use crate::commands::state_directory::state_directory;
+use crate::format::{Align, UnitMode, write_table};
 use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Result, bail};
 use brindle_admin::Reach;
-use brindle_admin::scrub::{cancel_scrub, last_scrub, limit_scrub};
+use brindle_admin::scrub::{DeviceScrubLimit, cancel_scrub, last_scrub, limit_scrub, scrub_limits};
 use clap::Args;
 use serde_json::json;
 use std::io::Write;
@@ -48,17 +49,17 @@ pub(crate) struct CancelCommand {
     path: PathBuf,
 }
 
-/// Limit the bytes that a scrub reads of a device in a second
+/// Limit the bytes that a scrub reads of a device in a second, or show the limits
 ///
 /// On a mount of brindle it is a limit of the scrub that runs; on a mount of the kernel, of all until the pool is unmounted.
 #[derive(Args, Debug)]
 #[command(after_long_help = CODES)]
 pub(crate) struct LimitCommand {
-    /// The limit, such as 50M; 0 for none
+    /// The limit, such as 50M; 0 for none. Without it the limits are shown
     #[arg(short, long, value_name = "BYTES", value_parser = parse_size)]
-    limit: u64,
+    limit: Option<u64>,
     /// Id of the device; without it, all have this limit
-    #[arg(short, long = "devid", value_name = "ID")]
+    #[arg(short, long = "devid", value_name = "ID", requires = "limit")]
     devid: Option<u64>,
     /// A directory of a mounted pool
     #[arg(value_name = "PATH")]
@@ -103,9 +104,31 @@ pub(crate) fn cancel(command: &CancelCommand) -> Result<ExitCode> {
 
 /// Limits one.
 pub(crate) fn limit(command: &LimitCommand) -> Result<ExitCode> {
-    if !limit_scrub(&Reach::of_mount(&command.path)?, command.devid, command.limit)? {
+    let reach = Reach::of_mount(&command.path)?;
+    let is_running = match command.limit {
+        Some(bytes) => limit_scrub(&reach, command.devid, bytes)?,
+        None => scrub_limits(&reach, &state_directory())?
+            .map(|limits| print_limits(&limits))
+            .transpose()?
+            .is_some(),
+    };
+    if !is_running {
         output::complain_line(&format!("{}: no scrub is running", command.path.display()));
         return Ok(ExitCode::from(NONE));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn print_limits(limits: &[DeviceScrubLimit]) -> Result<()> {
+    let mut rows = vec![["DEVID", "LIMIT", "PATH"].map(str::to_owned).to_vec()];
+    for DeviceScrubLimit { devid, path, bytes } in limits {
+        let limit = match bytes {
+            0 => "none".to_owned(),
+            bytes => format!("{}/s", UnitMode::DEFAULT.format(*bytes)),
+        };
+        rows.push(vec![devid.to_string(), limit, path.clone()]);
+    }
+    let mut out = output::stdout();
+    write_table(&mut out, &[Align::Right, Align::Right, Align::Left], &rows)?;
+    Ok(out.flush()?)
 }
