@@ -1,10 +1,10 @@
-//! Options of btrfs(8) that are none here: the word for it, beside the parser's error.
+//! Options and commands of btrfs(8) that are none here: the word for them, beside the parser's error.
 
 use clap::error::{ContextKind, ContextValue, Error};
 use std::ffi::OsString;
 
 /// Commands, options of btrfs-progs, and the word for them.
-const WORDS: [(&[&str], &[&str], &str); 19] = [
+const WORDS: [(&[&str], &[&str], &str); 22] = [
     (
         &["check"],
         &["-r", "--tree-root"],
@@ -64,10 +64,72 @@ const WORDS: [(&[&str], &[&str], &str); 19] = [
         &["--enqueue"],
         "a balance begins at once, or says what runs: wait for that with `brindle balance status`",
     ),
+    (
+        &["device"],
+        &["--enqueue"],
+        "a change of devices begins at once, or says what runs: give the command again after its end",
+    ),
+    (
+        &["mkfs"],
+        &["-R", "--runtime-features"],
+        "-O takes all features, and `brindle quota enable MOUNT` switches quotas on",
+    ),
+    (&["mkfs"], &["-A", "--alloc-start"], "it means nothing any more: chunks begin at 1 MiB of each device"),
 ];
+
+/// Groups, commands in them and programs of btrfs-progs that are none here, and the word for them.
+const COMMANDS: [(&[&str], &[&str], &str); 10] = [
+    (
+        &[],
+        &["convert", "btrfs-convert"],
+        "a pool is made anew, and filled with the files of a directory, by `brindle mkfs --rootdir DIR`",
+    ),
+    (
+        &[],
+        &["tune", "btrfstune"],
+        "`brindle mkfs` chooses features and UUIDs; the program of btrfs-progs changes them where nothing has \
+         mounted the pool",
+    ),
+    (
+        &[],
+        &["image", "btrfs-image"],
+        "`brindle inspect dump-tree` prints the trees; the program of btrfs-progs copies them",
+    ),
+    (
+        &[],
+        &["find-root", "btrfs-find-root"],
+        "-o rescue=usebackuproot reads an older commit, and `brindle check --backup` checks it",
+    ),
+    (&["filesystem"], &["mkswapfile"], NO_SWAP),
+    (&["inspect-internal"], &["map-swapfile"], NO_SWAP),
+    (
+        &["inspect-internal"],
+        &["map-logical"],
+        "`brindle inspect list-chunks` shows where chunks lie, `logical-resolve` which files an address is of",
+    ),
+    (
+        &["inspect-internal", "rescue"],
+        &["select-super"],
+        "`brindle rescue super-recover DEVICE...` writes the superblocks anew from the newest good copy",
+    ),
+    (
+        &["rescue"],
+        &["fix-data-checksum", "clear-ino-cache"],
+        "what it would change is left alone: -o rescue=idatacsums reads data that no checksum matches, and a cache \
+         of inode numbers does no harm",
+    ),
+    (&["rescue"], &["create-control-device"], "no command of brindle needs /dev/btrfs-control"),
+];
+
+/// The word for commands of swap files.
+const NO_SWAP: &str =
+    "the system swaps to no file of a FUSE mount; on a mount of the kernel, the command of btrfs-progs works";
 
 /// The word for an option that the parser does not know.
 pub(crate) fn word_for(error: &Error, arguments: &[OsString]) -> Option<String> {
+    if let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidSubcommand) {
+        return word_for_command(unknown, arguments);
+    }
     let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else { return None };
     let option = unknown.split('=').next().unwrap_or_default();
     let mut words = arguments.iter().skip(1).filter(|word| !word.as_encoded_bytes().starts_with(b"-"));
@@ -77,6 +139,17 @@ pub(crate) fn word_for(error: &Error, arguments: &[OsString]) -> Option<String> 
     };
     let found = WORDS.iter().find(|(command, options, _)| is_meant(command) && options.contains(&option));
     found.map(|(_, _, word)| format!("{option} of btrfs: {word}"))
+}
+
+/// The word for a command that the parser does not know.
+fn word_for_command(unknown: &str, arguments: &[OsString]) -> Option<String> {
+    let group = arguments.iter().skip(1).take_while(|word| *word != unknown).last();
+    let is_meant = |groups: &[&str]| match group {
+        Some(group) => groups.iter().any(|word| group == word),
+        None => groups.is_empty(),
+    };
+    let found = COMMANDS.iter().find(|(groups, names, _)| is_meant(groups) && names.contains(&unknown));
+    found.map(|(_, _, word)| format!("{unknown} of btrfs: {word}"))
 }
 
 #[cfg(test)]

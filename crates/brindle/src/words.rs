@@ -30,6 +30,10 @@ const FILTERS: [&str; 12] = [
 /// A format that a command does not have.
 pub(crate) fn rewrite(arguments: Vec<OsString>, root: &Command) -> Result<Vec<OsString>> {
     let Found { mut arguments, command, path, behind } = resolve(arguments, root);
+    // A command of btrfs, and an option here.
+    if path.is_empty() && arguments.get(1).is_some_and(|word| word == "version") {
+        arguments[1] = "--version".into();
+    }
     let mut added: Vec<OsString> = Vec::new();
     if let Some(format) = take_format(&mut arguments, command) {
         match format.as_str() {

@@ -10,10 +10,10 @@ use crate::commands::usage::{OrWrongUsage, wrong_usage};
 use crate::format::UnitMode;
 use crate::options::JsonOption;
 use crate::output;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use brindle_cache::{is_no_path, open_device_to_write};
 use brindle_care::mkfs::{
-    FEATURES, Features, MkfsOptions, MkfsReport, NewBlockGroup, NewDevice, PlacementClass, mkfs,
+    FEATURES, Features, MkfsError, MkfsOptions, MkfsReport, NewBlockGroup, NewDevice, PlacementClass, mkfs,
 };
 use brindle_device::{FileDevice, WritableDevice};
 use brindle_fs::{Filesystem, OpenOptions, WriteOptions};
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileTypeExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -108,6 +108,9 @@ pub(crate) struct MkfsCommand {
     /// Size of tree blocks: 4K, 8K, 16K, 32K or 64K [default: 16K; 4K with --mixed]
     #[arg(short, long, value_name = "SIZE", value_parser = parse_size)]
     nodesize: Option<u64>,
+    /// Size of sectors: 4K, the only one
+    #[arg(short = 's', long = "sectorsize", value_name = "SIZE", value_parser = parse_sectorsize)]
+    _sectorsize: Option<u64>,
     /// Checksum algorithm: crc32c, xxhash, sha256 or blake2
     #[arg(long, visible_alias = "checksum", value_name = "TYPE", default_value = "crc32c", value_parser = parse_checksum)]
     csum: ChecksumType,
@@ -166,7 +169,7 @@ pub(crate) fn run(command: &MkfsCommand, quiet: bool) -> Result<ExitCode> {
             }
         }
         None => {
-            let report = mkfs(&devices, &options)?;
+            let report = mkfs(&devices, &options).map_err(|error| explain(error, command))?;
             if let Some(bytes) = command.small_files {
                 store_small_files(devices, bytes)?;
             }
@@ -298,6 +301,7 @@ fn open_all(
     let mut devices = Vec::new();
     for (path, SaidClass { side: class, name: class_name }) in named {
         filling.map_or(Ok(()), |filling| filling.refuse_image(&path))?;
+        refuse_missing_directory(&path)?;
         let is_new = (size.is_some() || filling.is_some()) && !path.exists() && !is_no_path(&path);
         let (device, is_fixed): (Arc<dyn WritableDevice>, bool) = if is_new {
             let device = FileDevice::create(&path, 0)?;
@@ -330,6 +334,27 @@ fn open_all(
     Ok(devices)
 }
 
+/// Refuses a new image in a directory that is not there.
+fn refuse_missing_directory(path: &Path) -> Result<()> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    match directory {
+        Some(directory) if !is_no_path(path) && !directory.exists() => {
+            bail!("{}: there is no directory {}", path.display(), directory.display())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Tells of `--size` where an image file is too small.
+fn explain(error: MkfsError, command: &MkfsCommand) -> anyhow::Error {
+    match &error {
+        MkfsError::TooSmall { device, .. } if command.size.is_none() && Path::new(device).is_file() => {
+            anyhow!("{error}; --size SIZE gives the file that size")
+        }
+        _ => error.into(),
+    }
+}
+
 pub(crate) fn parse_profile(word: &str) -> Result<Profile> {
     let row = Profile::TABLE.iter().find(|row| row.name.eq_ignore_ascii_case(word));
     let names = || Profile::TABLE.iter().map(|row| row.name).collect::<Vec<_>>().join(", ");
@@ -344,6 +369,14 @@ fn parse_checksum(word: &str) -> Result<ChecksumType> {
         "blake2" | "blake2b" => ChecksumType::Blake2b,
         _ => bail!("it is one of crc32c, xxhash, sha256, blake2"),
     })
+}
+
+/// Takes the only size of sectors.
+fn parse_sectorsize(word: &str) -> Result<u64> {
+    match parse_size(word)? {
+        4096 => Ok(4096),
+        _ => bail!("pools have sectors of 4096 bytes, as kernels of all architectures read them"),
+    }
 }
 
 fn parse_uuid(word: &str) -> Result<Uuid> {

@@ -2,7 +2,7 @@
 
 use crate::commands::device_change;
 use crate::commands::place::{administer_devices, administer_reached};
-use crate::commands::usage::OrWrongUsage;
+use crate::commands::usage::{OrWrongUsage, wrong_usage};
 use crate::options::JsonOption;
 use anyhow::{Context, Result};
 use brindle_admin::DevId;
@@ -45,6 +45,9 @@ pub(crate) struct ResizeCommand {
 
 /// Runs it.
 pub(crate) fn run(command: &ResizeCommand) -> Result<ExitCode> {
+    if command.size == "--enqueue" {
+        return wrong_usage("--enqueue of btrfs: a resize begins at once, or says what runs".to_owned());
+    }
     let (devid, size) = match command.size.split_once(':') {
         Some((devid, size)) => {
             (devid.parse().with_context(|| format!("'{devid}' is no device id")).or_wrong_usage()?, size)
