@@ -20,7 +20,7 @@ pub struct StreamError {
 #[derive(Debug, Error)]
 pub enum StreamProblem {
     /// First bytes other than those of a stream.
-    #[error("it is no stream of btrfs send: its first bytes are {found:02x?}")]
+    #[error("it is no stream of btrfs send: it begins with \"{}\"", found.escape_ascii())]
     Magic {
         /// The first bytes.
         found: Vec<u8>,

@@ -4,6 +4,7 @@ use crate::commands::companions::others;
 use crate::commands::device_word::split_class;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::{open_pool, open_writable};
+use crate::commands::usage::{OrWrongUsage, wrong_usage};
 use anyhow::{Context, Result, bail};
 use brindle_admin::pool::DeviceIdentity;
 use brindle_admin::tier::MountedDevice;
@@ -70,13 +71,16 @@ fn store(mounted: &Mounted, devid: u64, hint: AllocationHint) -> Result<()> {
 
 /// Stores another hint: on a mount of brindle, or in a pool that is not in use.
 pub(super) fn set(path: &Path, devid: Option<u64>, options: &[String], value: &str) -> Result<()> {
-    let hint: AllocationHint = value.parse().with_context(|| format!("'{value}' is no allocation hint"))?;
+    let hint: AllocationHint =
+        value.parse().with_context(|| format!("'{value}' is no allocation hint")).or_wrong_usage()?;
     if let Some(mounted) = Reach::of(&[path.to_owned()])?.mounted() {
         let devices = mounted.device_infos()?;
         let devid = match (devid, devices.as_slice()) {
             (Some(devid), _) => devid,
             (None, [only]) => only.devid,
-            (None, _) => bail!("{}: of several devices, --devid says which", path.display()),
+            (None, _) => {
+                return wrong_usage(format!("{}: of several devices, --devid says which", path.display()));
+            }
         };
         return store(mounted, devid, hint);
     }
@@ -121,7 +125,7 @@ fn set_unmounted(path: &Path, devid: Option<u64>, options: &[String], hint: Allo
 fn parse_options(options: &[String]) -> Result<MountOptions> {
     let options = MountOptions::parse(options)?;
     if let Some(option) = options.first_of_mount() {
-        bail!("unknown option '{option}': here -o takes degraded and device=PATH");
+        return wrong_usage(format!("unknown option '{option}': here -o takes degraded and device=PATH"));
     }
     Ok(options)
 }

@@ -152,7 +152,7 @@ fn marks_that_make_no_difference_are_told_by_the_status_of_tiers() {
             [&["tier", "status"], more].concat().iter().copied().chain(words.iter().map(String::as_str)),
         )
     };
-    let expected = "Marks of files and limits of small files make no difference: data of profile raid1";
+    let expected = "Marks of files and limits of small files, if there are any, make no difference: data of profile raid1";
     assert!(status(&[]).contains(expected), "{}", status(&[]));
     assert!(status(&["--json"]).contains(expected));
 }
@@ -222,8 +222,9 @@ fn properties_that_cannot_be_set_are_answered_with_those_that_can() {
         (2, &[&place, "compression", "lz4"][..], "compression is zlib, lzo, zstd or none"),
         (2, &[&place, "read_policy", "roundrobbin"], "read_policy is one of pid"),
         (1, &[&directory, "ro", "true"], "ro is a property of subvolumes"),
-        (1, &["--devid", "1", &place, "allocation_hint", "metadata"], "it is one of DATA_PREFERRED"),
+        (2, &["--devid", "1", &place, "allocation_hint", "metadata"], "it is one of DATA_PREFERRED"),
         (1, &["--devid", "9", &place, "allocation_hint", "DATA_ONLY"], "no device with the id 9"),
+        (2, &[&place, "mount_options", "commit=5"], "`mount -o remount` changes some of them"),
         (2, &[&place, "tier", "nonsense"], "a tier is fast, bulk or the name of a class"),
     ] {
         let said = brindle_fails(code, [&["property", "set"], words].concat());
@@ -245,8 +246,210 @@ fn options_of_btrfs_are_taken_or_have_another_word() {
         (&["restore", "-l", image], "brindle subvolume list DEVICE..."),
         (&["filesystem", "defragment", "--step", "1M", image], "--step of btrfs: "),
         (&["balance", "start", "--enqueue", image], "brindle balance status"),
+        (&["check", "-Q", image], "`brindle qgroup show DEVICE...`"),
+        (&["check", "-E", "256", image], "`brindle inspect dump-tree -t ID DEVICE...`"),
+        (&["restore", "-t", "4096", image, &place], "-t of btrfs: -o rescue=usebackuproot"),
+        (&["restore", "-f", "4096", image, &place], "-f of btrfs: -o rescue=usebackuproot"),
+        (&["restore", "--path-regex", "^/$", image, &place], "--path PATH restores"),
+        (
+            &["device", "add", "--enqueue", image, &place],
+            "--enqueue of btrfs: a change of devices begins at once",
+        ),
+        (&["mkfs", "-R", "quota", image], "brindle quota enable"),
+        (&["mkfs", "-A", "0", image], "-A of btrfs: it means nothing any more"),
     ] {
         let said = brindle_fails(2, words);
         assert!(said.contains(word) && said.contains("unexpected argument"), "{words:?}: {said}");
     }
+    let said = brindle_fails(2, ["filesystem", "resize", "--enqueue", "max", &place]);
+    assert!(said.contains("--enqueue of btrfs: a resize begins at once"), "{said}");
+    brindle_prints(["-q", "mkfs", "-f", "-s", "4k", image]);
+    assert!(brindle_fails(2, ["mkfs", "-f", "-s", "16k", image]).contains("sectors of 4096 bytes"));
+}
+
+#[test]
+fn commands_of_btrfs_are_taken_or_have_another_word() {
+    assert_eq!(brindle_prints(["version"]), brindle_prints(["--version"]));
+    for (words, word) in [
+        (&["fi", "mkswapfile", "x"][..], "the system swaps to no file of a FUSE mount"),
+        (&["inspect", "map-swapfile", "x"], "the system swaps to no file of a FUSE mount"),
+        (
+            &["inspect-internal", "map-logical", "-l", "1", "x"],
+            "map-logical of btrfs: `brindle inspect list-chunks`",
+        ),
+        (&["inspect", "select-super", "x"], "`brindle rescue super-recover DEVICE...`"),
+        (&["rescue", "fix-data-checksum", "x"], "-o rescue=idatacsums"),
+        (&["rescue", "clear-ino-cache", "x"], "does no harm"),
+        (&["rescue", "create-control-device"], "no command of brindle needs /dev/btrfs-control"),
+        (&["btrfs-convert", "x"], "brindle mkfs --rootdir DIR"),
+        (&["btrfstune", "-m", "x"], "btrfstune of btrfs: "),
+        (&["btrfs-image", "x", "y"], "`brindle inspect dump-tree`"),
+        (&["find-root", "x"], "-o rescue=usebackuproot"),
+    ] {
+        let said = brindle_fails(2, words);
+        assert!(said.contains(word) && said.contains("unrecognized subcommand"), "{words:?}: {said}");
+    }
+    assert!(!brindle_fails(2, ["ls-files"]).contains("of btrfs"));
+}
+
+/// Expects that a path within a subvolume is taken for none, and that nothing is changed.
+fn refuse_paths_within(place: &str) {
+    let (directory, file) = (format!("{place}/directory"), format!("{place}/file"));
+    fs::create_dir(&directory).expect("room");
+    fs::write(&file, "x").expect("room");
+    for (path, kind) in [(&directory, "a directory"), (&file, "a file")] {
+        for (words, meant) in [
+            (&["subvolume", "show", path][..], "`brindle subvolume show --rootid 5 "),
+            (&["subvolume", "set-default", path], "`brindle subvolume set-default 5 "),
+            (&["qgroup", "limit", "1G", path], "its quota group is 0/5"),
+            (&["qgroup", "assign", path, "1/1", place], "its quota group is 0/5"),
+        ] {
+            let said = brindle_fails(1, words);
+            let expected = format!("{path}: {kind} in the subvolume of id 5, not a subvolume: {meant}");
+            assert!(said.contains(&expected), "{words:?}: {said}");
+        }
+    }
+    brindle_prints(["subvolume", "show", "--rootid", "5", &file]);
+    brindle_prints(["subvolume", "set-default", "5", &file]);
+    assert!(brindle_fails(2, ["subvolume", "set-default", "x", place]).contains("not the id"));
+}
+
+#[test]
+fn a_path_within_a_subvolume_is_not_taken_for_it() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new(1);
+    let (image, place) = (text(&scratch.images[0]), scratch.at("m"));
+    brindle_prints(["mkfs", image]);
+    brindle_prints(["mount", image, &place]);
+    brindle_prints(["quota", "enable", &place]);
+    refuse_paths_within(&place);
+    for path in [format!("{place}/"), format!("{place}/.")] {
+        let said = brindle_fails(1, ["subvolume", "create", &path]);
+        assert!(said.contains("exists, it is a mount point: a new subvolume has a name below it"), "{said}");
+    }
+    unmount(scratch.directory.path().join("m").as_path());
+}
+
+#[test]
+fn a_path_within_a_subvolume_of_the_kernel_is_not_taken_for_it() {
+    if !is_root("a mount of the kernel") {
+        return;
+    }
+    let pool = Pool::make();
+    let mount = pool.mount_by_kernel();
+    brindle_prints(["quota", "enable", text(&mount.place)]);
+    refuse_paths_within(text(&mount.place));
+    let shown = brindle_prints(["scrub", "limit", text(&mount.place)]);
+    assert!(shown.starts_with("DEVID  LIMIT  PATH\n") && shown.contains("    1   none  /dev/"), "{shown}");
+    brindle_prints(["scrub", "limit", "-l", "50M", text(&mount.place)]);
+    let shown = brindle_prints(["scrub", "limit", text(&mount.place)]);
+    assert!(shown.contains("    1  50.00MiB/s  /dev/"), "{shown}");
+}
+
+#[test]
+fn options_of_a_mount_are_shown_back() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new(1);
+    let (image, place) = (text(&scratch.images[0]), scratch.at("m"));
+    brindle_prints(["mkfs", image]);
+    brindle_prints([
+        "mount",
+        "-o",
+        "rw,nodatacow,compress=zstd:5,commit=17,degraded,datacow,datasum",
+        image,
+        &place,
+    ]);
+    let shown = || brindle_prints(["property", "get", &place, "mount_options"]);
+    assert_eq!(shown(), "mount_options=compress=zstd:5,degraded,commit=17\n");
+    assert!(brindle_prints(["property", "get", &place]).contains(&shown()));
+    let status = String::from_utf8_lossy(&brindle(["status", "--json", &place]).stdout).into_owned();
+    assert!(status.contains("\"mount_options\": \"compress=zstd:5,degraded,commit=17\""), "{status}");
+    if is_root("a remount") {
+        brindle_prints(["mount", "-o", "remount,commit=18,read_policy=pid", &place]);
+        assert_eq!(shown(), "mount_options=compress=zstd:5,degraded,commit=18,read_policy=pid\n");
+    }
+    unmount(scratch.directory.path().join("m").as_path());
+    brindle_prints(["mount", image, &place]);
+    assert_eq!(shown(), "mount_options=\n");
+    unmount(scratch.directory.path().join("m").as_path());
+}
+
+#[test]
+fn files_that_hold_no_pool_are_told_with_the_next_step() {
+    let scratch = Scratch::new(1);
+    let (image, tiny, ext4) = (text(&scratch.images[0]), scratch.at("tiny"), scratch.at("ext4"));
+    File::create(&tiny).and_then(|file| file.set_len(40_000)).expect("sparse");
+    let file = File::create(&ext4).expect("room");
+    file.set_len(1 << 20).and_then(|()| file.write_all_at(&0xef53_u16.to_le_bytes(), 1080)).expect("room");
+    let commands =
+        [&["check"][..], &["ls"], &["status"], &["filesystem", "show"], &["rescue", "super-recover"]];
+    let expect = |path: &str, expected: &str| {
+        for words in commands {
+            let said = brindle_fails(1, [words, &[path]].concat());
+            assert!(said.contains(expected) && said.lines().count() == 1, "{words:?}: {said}");
+        }
+    };
+    expect(
+        &tiny,
+        "tiny: not a btrfs device, or cut off: it has 40000 bytes, and a superblock lies at 64 KiB",
+    );
+    expect(&ext4, "ext4: not a btrfs device: it holds an ext2/3/4 filesystem");
+    expect(image, "and no copy of a superblock is there: `brindle mkfs` makes a pool on it");
+}
+
+#[test]
+fn an_image_that_cannot_be_made_is_told_with_the_reason() {
+    let scratch = Scratch::new(0);
+    let (empty, lost) = (scratch.at("empty"), scratch.at("nowhere/new.img"));
+    File::create(&empty).expect("room");
+    let said = brindle_fails(1, ["mkfs", &empty]);
+    assert!(said.contains("has 0 MiB") && said.contains("; --size SIZE gives the file that size"), "{said}");
+    for words in [&["mkfs", &lost][..], &["mkfs", "--size", "1G", &lost]] {
+        let said = brindle_fails(1, words);
+        let expected = format!("{lost}: there is no directory {}", scratch.at("nowhere"));
+        assert!(said.contains(&expected), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn refusals_of_a_mount_have_their_reason() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new(1);
+    let (image, place, text_file) = (text(&scratch.images[0]), scratch.at("m"), scratch.at("text"));
+    fs::write(&text_file, "root:x:0:0:root:/root:/bin/bash\n").expect("room");
+    brindle_prints(["mkfs", image]);
+    brindle_prints(["mount", image, &place]);
+    for (code, words, why) in [
+        (2, &["filesystem", "label", &place, "a\nb"][..], "'a\\nb': a label has no line breaks"),
+        (
+            1,
+            &["filesystem", "resize", "1:10M", &place],
+            "10 MiB are less than the 256 MiB that a device is shrunk to",
+        ),
+        (
+            1,
+            &["receive", "-f", &text_file, &place],
+            "it is no stream of btrfs send: it begins with \"root:x:0:0:ro\"",
+        ),
+        (1, &["check", &place], "a directory of a mounted pool: give its devices ("),
+        (1, &["check", &place], "; `brindle scrub start` reads and verifies all of a mounted pool"),
+        (1, &["ls", &place], "a directory of a mounted pool: give its devices ("),
+        (2, &["balance", "start", "-dfoo", &place], "no such filter: there are usage=, devid=, drange="),
+        (2, &["scrub", "limit", &place], "no scrub is running"),
+    ] {
+        let said = brindle_fails(code, words);
+        assert!(said.contains(why), "{words:?}: {said}");
+    }
+    unmount(scratch.directory.path().join("m").as_path());
+    let said = brindle_fails(1, ["ls", &place]);
+    assert!(
+        said.contains("m: a directory: image files or block devices, those of one pool, are needed"),
+        "{said}"
+    );
 }

@@ -204,6 +204,8 @@ fn the_pool_of_a_mount_is_shown_and_changed_through_it() {
     std::fs::write(place.join("one/file"), b"x").expect("write");
     brindle_prints(["subvolume", "snapshot", "-r", &at("one"), &at("two")]);
     assert_eq!(std::fs::read(place.join("two/one/file")).expect("in the snapshot"), b"x");
+    let shown = brindle_succeeds(["filesystem", "show", text(&place)]);
+    assert_eq!(String::from_utf8_lossy(&shown.stderr), "", "the mount that is asked is no reason to warn");
     let listed = brindle_prints(["subvolume", "list", text(&place)]);
     assert!(listed.contains("path two/one\n") && listed.contains("path three\n"), "{listed}");
     assert!(brindle_prints(["subvolume", "list", "-r", text(&place)]).contains("path two/one\n"));

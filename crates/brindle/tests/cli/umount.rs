@@ -166,6 +166,8 @@ fn a_balance_that_keeps_a_mount_busy_is_named_and_one_without_its_command_keeps_
     let said = brindle_fails(1, ["umount", text(&place)]);
     let expected = format!("process {} (", balance.id());
     assert!(said.contains(&expected) && said.contains("balance start -d --rate 1M"), "{said}");
+    let remedy = format!("; `brindle balance cancel {}` ends it; ", text(&place));
+    assert!(said.contains(&remedy), "{said}");
     assert!(is_running(), "it is not disturbed");
     balance.kill().and_then(|()| balance.wait()).expect("our child");
     umount_returns(text(&place));

@@ -54,6 +54,18 @@ fn wrong_usage_is_told_from_failure() {
 }
 
 #[test]
+fn a_quiet_mkfs_says_nothing() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let image = directory.path().join("a.img");
+    let image = image.to_str().expect("UTF-8");
+    for words in [&["mkfs", "-q", "--size", "512M", image][..], &["-q", "mkfs", "-f", image]] {
+        let done = brindle(words);
+        assert_eq!((done.status.code(), &done.stdout[..], &done.stderr[..]), (Some(0), &b""[..], &b""[..]));
+    }
+    assert!(!brindle_prints(["mkfs", "-f", image]).is_empty());
+}
+
+#[test]
 fn every_command_has_a_man_page() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let pages = directory.path().join("man1");

@@ -125,7 +125,7 @@ pub enum DeviceCareError {
         first: String,
     },
     /// A device is to be made smaller than devices are made.
-    #[error("{wanted_bytes} bytes are less than a device is shrunk to, which is {minimum_bytes}")]
+    #[error("{} are less than the {} that a device is shrunk to", amount(*.wanted_bytes), amount(*.minimum_bytes))]
     SizeTooSmall {
         /// Requested size in bytes.
         wanted_bytes: u64,
@@ -178,4 +178,10 @@ impl From<TreeError> for DeviceCareError {
             error => Self::Tree(error),
         }
     }
+}
+
+/// An amount in the unit in which it is a whole number.
+fn amount(bytes: u64) -> String {
+    const MIB: u64 = 1 << 20;
+    if bytes.is_multiple_of(MIB) { format!("{} MiB", bytes / MIB) } else { format!("{bytes} bytes") }
 }

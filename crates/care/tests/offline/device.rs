@@ -258,7 +258,7 @@ fn sizes_and_devices_that_do_not_fit_are_refused() {
     let error = refused(pool.resize(1, "401M"));
     assert_eq!(error, "memory0 has only 419430400 bytes, and 420478976 are wanted");
     let error = refused(pool.resize(1, "200M"));
-    assert_eq!(error, "209715200 bytes are less than a device is shrunk to, which is 268435456");
+    assert_eq!(error, "200 MiB are less than the 256 MiB that a device is shrunk to");
     let adding = |device: &Arc<SparseDevice>| {
         let new = newcomer(device, 9, None);
         let added = add(pool.filesystem.pool(), &[new], &AddOptions::default());

@@ -61,7 +61,12 @@ impl Filter {
             "convert" => self.convert = Some(profile(value("convert=PROFILE")?)?),
             "soft" => self.soft = true,
             "misplaced" => self.misplaced = true,
-            _ => return Err("no such filter"),
+            _ => {
+                return Err(
+                    "no such filter: there are usage=, devid=, drange=, vrange=, limit=, stripes=, profiles=, \
+                            convert=, soft and misplaced",
+                );
+            }
         }
         Ok(())
     }

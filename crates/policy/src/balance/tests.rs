@@ -77,7 +77,7 @@ fn misplaced_is_what_lies_on_devices_of_the_other_class() {
 #[test]
 fn nonsense_is_refused_by_name() {
     for (text, why) in [
-        ("usages=1", "no such filter"),
+        ("usages=1", "no such filter: there are usage=, devid="),
         ("usage=x", "not a number"),
         ("usage=60..10", "not a range of percents"),
         ("soft", "soft goes with convert"),

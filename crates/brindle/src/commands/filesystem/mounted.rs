@@ -86,5 +86,8 @@ pub(crate) fn set_label(mounted: &Mounted, label: &[u8]) -> Result<()> {
             label.len()
         ));
     }
+    if label.contains(&b'\n') {
+        return wrong_usage(format!("'{}': a label has no line breaks", label.escape_ascii()));
+    }
     Ok(mounted.set_label(label)?)
 }

@@ -150,7 +150,7 @@ fn no_tiers(facts: &Facts) -> Option<String> {
     let count = |class| facts.pool.count(class);
     let profiles = data.map(TierChunk::profile);
     let reason = no_tiers_reason(profiles, count(PlacementClass::Fast), count(PlacementClass::Bulk))?;
-    Some(format!("Marks of files and limits of small files make no difference: {reason}"))
+    Some(format!("Marks of files and limits of small files, if there are any, make no difference: {reason}"))
 }
 
 /// A lack of devices, in words.

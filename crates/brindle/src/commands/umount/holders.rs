@@ -17,6 +17,9 @@ pub(super) enum Holder {
     Process { process: u32, name: String, how: Use },
 }
 
+/// Commands with a job in the mount, whose `start` and `resume` wait for its end.
+const JOBS: [&str; 2] = ["balance", "scrub"];
+
 /// A use that a process makes of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Use {
@@ -38,6 +41,19 @@ impl Holder {
             },
             _ => false,
         }
+    }
+}
+
+impl Holder {
+    /// The command that ends the job of this program that is in the way.
+    pub(super) fn remedy(&self, place: &Path) -> Option<String> {
+        let Self::Process { name, .. } = self else { return None };
+        let words: Vec<&str> = name.split(' ').collect();
+        if !words.contains(&"start") && !words.contains(&"resume") {
+            return None;
+        }
+        let job = JOBS.iter().find(|job| words.contains(job))?;
+        Some(format!("`brindle {job} cancel {}` ends it", place.display()))
     }
 }
 

@@ -80,9 +80,11 @@ fn unmount(mount: &Mount, lazy: bool, given: &Path) -> Result<()> {
         let holder = holders::find(mount);
         let may_go = holder.as_ref().is_none_or(Holder::may_go_soon);
         if !may_go || began.elapsed() >= PATIENCE {
+            let remedy = holder.as_ref().and_then(|holder| holder.remedy(given));
+            let remedy = remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default();
             let given = given.display();
             match holder {
-                Some(holder) => bail!("{given}: busy: {holder}; --lazy waits for that"),
+                Some(holder) => bail!("{given}: busy: {holder}{remedy}; --lazy waits for that"),
                 None => bail!(
                     "{given}: busy: in use, by processes that can't be seen (root sees the processes of all users); --lazy waits for that"
                 ),
