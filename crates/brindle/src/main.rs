@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     if let Some(advice) = damage::advice(&given).filter(|_| !is_json) {
         output::complain_line(&advice);
     }
-    brindle_cache::close_all();
+    let is_all_on_disks = brindle_cache::close_all();
     logging::end();
-    code
+    if !is_all_on_disks && code == ExitCode::SUCCESS { ExitCode::from(FAILURE) } else { code }
 }

@@ -16,19 +16,38 @@ use brindle_device::{
 };
 use brindle_sync::{Mutex, Rank};
 use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Caches that this process has in use.
 static IN_USE: Mutex<Vec<Weak<CachedDevice>>> = Mutex::new(Rank::CachesInUse, Vec::new());
 
+/// True once one of them could not be closed, and has blocks that its disk lacks.
+static IS_LEFT_OPEN: AtomicBool = AtomicBool::new(false);
+
 /// Longest durable write that is copied for a thread; longer ones are made by the caller.
 const COPIED_BYTES_MAX: usize = 256 << 10;
 
+/// User of a cached disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum User {
+    /// A pool. Its superblock lies in the samples of the disk, and each commit writes it: where no sample differs, the disk was not
+    /// used without the cache.
+    Pool,
+    /// Any program, which may write the disk where no sample is.
+    Any,
+    /// A command that looks at it for a moment, even while another process writes it.
+    Look,
+}
+
 /// A cache in use by this process.
 #[derive(Debug)]
-pub struct CachedDevice {
+pub(crate) struct CachedDevice {
     cache: Arc<Cache>,
     workers: Workers,
+    /// True if another process may begin to write the cache, which makes what is known of it here old.
+    is_watched: bool,
     /// Present if it may be written, until it is closed.
     keeper: Mutex<Option<CacheKeeper>>,
 }
@@ -38,16 +57,14 @@ impl CachedDevice {
     ///
     /// # Errors
     /// Those of [`load_files`] and of the devices.
-    pub fn open_writable(word: &CacheWord) -> Result<Arc<Self>, DeviceError> {
+    pub(crate) fn open_writable(word: &CacheWord, user: User) -> Result<Arc<Self>, DeviceError> {
         let name = &word.name();
-        let refused = |error| refusal(name, error);
-        let mut cache = load_files(word, false).map_err(refused)?;
+        let mut cache = load_files(word, false).map_err(|error| refusal(name, error))?;
         cache.name.clone_from(name);
-        // A pool has its superblock in the first samples, and each commit writes it.
-        cache.trust_samples();
-        cache.veil().map_err(refused)?;
-        let failed = |source| DeviceError::Open { device: name.to_owned(), source };
-        let device = Arc::new(Self::start(cache).map_err(failed)?);
+        if user == User::Pool {
+            cache.trust_samples();
+        }
+        let device = Arc::new(Self::start(cache)?);
         let mut in_use = IN_USE.lock();
         in_use.retain(|other| other.strong_count() > 0);
         in_use.push(Arc::downgrade(&device));
@@ -57,51 +74,63 @@ impl CachedDevice {
     /// Loads a cache to read it.
     ///
     /// # Errors
-    /// Those of [`load_to_read`] and of the devices.
-    pub fn open(word: &CacheWord) -> Result<Arc<Self>, DeviceError> {
+    /// Those of [`load_to_read`] and of the devices; [`DeviceError::Busy`] while another process has the cache in use, unless
+    /// the user only looks at it.
+    pub(crate) fn open(word: &CacheWord, user: User) -> Result<Arc<Self>, DeviceError> {
         let name = &word.name();
         let disk: Arc<dyn WritableDevice> = Arc::new(ReadOnlyDevice(open_device(&word.disk)?));
         let clock = Arc::new(HostClock::new());
-        let cache = match ssds(word, FileDevice::open)? {
+        let open = |path: &Path| {
+            let device = FileDevice::open(path)?;
+            if user != User::Look {
+                device.check_unclaimed()?;
+            }
+            Ok(device)
+        };
+        let cache = match ssds(word, open)? {
             (one, None) => load_to_read(&one, &disk, clock),
             (one, Some(other)) => load_mirrored_to_read([&one, &other], &disk, clock),
         };
         let mut cache = cache.map_err(|error| refusal(name, error))?;
         cache.name.clone_from(name);
-        cache.trust_samples();
-        Ok(Arc::new(Self::new(Arc::new(cache), None)))
+        if user == User::Pool {
+            cache.trust_samples();
+        }
+        Ok(Arc::new(Self::new(Arc::new(cache), None, user != User::Look)))
     }
 
-    fn start(cache: Cache) -> io::Result<Self> {
+    /// Begins the use of a loaded cache; it is closed again if that fails.
+    fn start(cache: Cache) -> Result<Self, DeviceError> {
         let cache = Arc::new(cache);
-        guard_disk(&cache);
-        let keeper = CacheKeeper::start(&cache)?;
-        Ok(Self::new(cache, Some(keeper)))
+        let begin = || {
+            cache.veil().map_err(|error| refusal(&cache.name, error))?;
+            guard_disk(&cache);
+            let failed = |source| DeviceError::Open { device: cache.name.clone(), source };
+            CacheKeeper::start(&cache).map_err(failed)
+        };
+        match begin() {
+            Ok(keeper) => Ok(Self::new(cache, Some(keeper), false)),
+            Err(error) => {
+                end_use(&cache);
+                Err(error)
+            }
+        }
     }
 
-    fn new(cache: Arc<Cache>, keeper: Option<CacheKeeper>) -> Self {
-        Self { cache, workers: Workers::default(), keeper: Mutex::new(Rank::CachesInUse, keeper) }
+    fn new(cache: Arc<Cache>, keeper: Option<CacheKeeper>, is_watched: bool) -> Self {
+        let keeper = Mutex::new(Rank::CachesInUse, keeper);
+        Self { cache, workers: Workers::default(), is_watched, keeper }
     }
 
     /// Ends the use of the cache: writes all dirty blocks to the disk. Refuses all writes from then on.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         let keeper = self.keeper.lock_after_panic().take();
         self.workers.end();
         if keeper.is_none() {
             return;
         }
         drop(keeper);
-        let dirty = self.cache.status().dirty_blocks;
-        tracing::info!("{}: {dirty} blocks are written to the disk", self.cache.name);
-        match self.cache.close() {
-            Ok(()) => tracing::info!("{}: the cache is closed", self.cache.name),
-            Err(error) if self.cache.mode == Mode::Back => tracing::error!(
-                "{}: the cache is not closed, and its disk can't be used alone: {error}",
-                self.cache.name
-            ),
-            // The disk has everything, and what is cached is forgotten as after a crash.
-            Err(error) => tracing::warn!("{}: the cache is not closed: {error}", self.cache.name),
-        }
+        end_use(&self.cache);
     }
 
     fn submit_now(&self, answer: Answer<Result<(), DeviceError>>, batch: &mut Batch<'_>) {
@@ -115,11 +144,37 @@ impl Drop for CachedDevice {
     }
 }
 
-/// Closes all caches that this process still has in use, at its end.
-pub fn close_all() {
+/// Closes all caches that this process still has in use, at its end. Returns false if one of those that it had in use has blocks that
+/// its disk lacks, against its settings; the log tells of them.
+#[must_use]
+pub fn close_all() -> bool {
     let in_use = std::mem::take(&mut *IN_USE.lock_after_panic());
     for device in in_use.iter().filter_map(Weak::upgrade) {
         device.close();
+    }
+    !IS_LEFT_OPEN.load(Ordering::Acquire)
+}
+
+/// Writes all dirty blocks of a cache to its disk, and closes it.
+fn end_use(cache: &Cache) {
+    let before = cache.status();
+    tracing::info!("{}: {} blocks are written to the disk", cache.name, before.dirty_blocks);
+    match cache.close() {
+        Ok(()) => tracing::info!("{}: the cache is closed", cache.name),
+        Err(error) if cache.mode == Mode::Back => {
+            IS_LEFT_OPEN.store(true, Ordering::Release);
+            let after = cache.status();
+            tracing::error!(
+                "{}: the cache is not closed: {error}; {} bytes wait on {} for {}, which can't be used alone: use both once more \
+                 when they work, or give these bytes up with `brindle cache destroy --force`",
+                cache.name,
+                after.dirty_blocks * after.block_bytes,
+                after.flash,
+                after.disk
+            );
+        }
+        // The disk has everything, and what is cached is forgotten as after a crash.
+        Err(error) => tracing::warn!("{}: the cache is not closed: {error}", cache.name),
     }
 }
 
@@ -144,15 +199,21 @@ impl Device for CachedDevice {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
-        self.cache.read_at(offset, buffer)
+        self.cache.read_at(offset, buffer)?;
+        if self.is_watched { self.cache.check_unused_by_others(offset, buffer.len()) } else { Ok(()) }
     }
 
     fn submit_reads(&self, requests: &[ReadRequest]) -> Vec<PendingRead> {
         let submit = |request: &ReadRequest| {
             let (cache, ReadRequest { offset, length, .. }) = (Arc::clone(&self.cache), *request);
+            let is_watched = self.is_watched;
             let answer = self.workers.submit(move || {
                 let mut buffer = Buffer::new(length);
-                cache.read_at(offset, &mut buffer).map(|()| buffer)
+                cache.read_at(offset, &mut buffer)?;
+                if is_watched {
+                    cache.check_unused_by_others(offset, length)?;
+                }
+                Ok(buffer)
             });
             PendingRead::under_way(answer)
         };

@@ -4,6 +4,7 @@
 //!
 //! A crash at any point leaves the table naming the slots, whose contents are as they were: cleaning does no harm twice.
 
+use crate::CacheError;
 use crate::engine::{Cache, State};
 use crate::format::block_checksum;
 use crate::settings::Mode;
@@ -63,10 +64,19 @@ impl Cache {
         self.clean_until(|_| false)
     }
 
-    /// Writes all dirty blocks to the disk, unless [`stop_sync`](Self::stop_sync) is called meanwhile.
-    pub(crate) fn sync(&self) -> Result<u64, DeviceError> {
+    /// Writes all dirty blocks to the disk, unless [`stop_sync`](Self::stop_sync) is called meanwhile. Number of blocks that stay dirty.
+    ///
+    /// # Errors
+    /// Those of the devices; [`CacheError::NotCleaned`].
+    pub(crate) fn sync(&self) -> Result<u64, CacheError> {
         let stops = self.lock().sync_stops;
-        self.clean_until(|state| state.sync_stops != stops)
+        let left = self.clean_until(|state| state.sync_stops != stops)?;
+        let dirty_blocks = self.lock().slots.unreadable();
+        if dirty_blocks == 0 {
+            return Ok(left);
+        }
+        let (flash, disk) = (self.flash.name().to_owned(), self.disk.name().to_owned());
+        Err(CacheError::NotCleaned { flash, disk, dirty_blocks })
     }
 
     /// Ends each [`sync`](Self::sync) that is under way, after the round that it is in.
@@ -76,6 +86,7 @@ impl Cache {
 
     fn clean_until(&self, is_stopped: impl Fn(&State) -> bool) -> Result<u64, DeviceError> {
         let _round = self.begin_round(true);
+        self.lock().slots.retry_unreadable();
         let mut next = 0;
         loop {
             let (victims, stop) = {

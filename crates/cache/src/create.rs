@@ -38,8 +38,8 @@ pub struct CreateOptions {
 pub const BLOCK_BYTES: u64 = 4096;
 /// Slots of a set unless told otherwise.
 pub const ASSOCIATIVITY: u32 = 512;
-/// Memory that a slot takes, in bytes.
-pub const MEMORY_PER_SLOT: u64 = 24;
+/// Memory that a slot takes, in bytes: 23 of the table, and what the allocator keeps of the load.
+pub const MEMORY_PER_SLOT: u64 = 48;
 
 /// Least number of slots of a set of a cache on two SSDs: there is room for the blocks of the veil, twice.
 const MIRRORED_ASSOCIATIVITY_MIN: u32 = 32;
@@ -183,20 +183,9 @@ fn plan(
     disk: &dyn WritableDevice,
     options: &CreateOptions,
 ) -> Result<Superblock, CacheError> {
+    options.check()?;
     let refused = |what, found, why| Err(CacheError::Refused { what, found, why });
     let CreateOptions { block_bytes, associativity, .. } = *options;
-    if !is_block_length(block_bytes) {
-        return refused("a block length", block_bytes, "must be a power of two from 512 to 1048576 bytes");
-    }
-    if !is_associativity(associativity) {
-        return refused("an associativity", associativity.into(), "must be a power of two up to 32768");
-    }
-    if options.name.len() > 64 || options.name.is_empty() {
-        return refused("a name", options.name.len() as u64, "must have 1 to 64 bytes");
-    }
-    if options.is_write_only && options.mode != Mode::Back {
-        return refused("a write-only cache", 1, "must be a write-back cache");
-    }
     let flash_bytes = flash.size_bytes().min(options.size_bytes.unwrap_or(u64::MAX));
     if let Some(asked) = options.size_bytes.filter(|asked| *asked > flash.size_bytes()) {
         return refused("a cache size", asked, "is more than the flash device has");
@@ -230,13 +219,7 @@ fn plan_mirrored(
     disk: &dyn WritableDevice,
     options: &CreateOptions,
 ) -> Result<Superblock, CacheError> {
-    let refused = |found, why| Err(CacheError::Refused { what: "a cache on two SSDs", found, why });
-    if options.mode != Mode::Back {
-        return refused(options.mode.number().into(), "must be a write-back cache");
-    }
-    if options.associativity < MIRRORED_ASSOCIATIVITY_MIN {
-        return refused(options.associativity.into(), "must have 32 blocks in a set at least");
-    }
+    options.check_mirrored()?;
     let [one, two] = flash.map(|flash| plan(flash, disk, options));
     let (one, two) = (one?, two?);
     let mut superblock = if two.flash_bytes.get() < one.flash_bytes.get() { two } else { one };
@@ -269,6 +252,50 @@ fn write_empty_table(
         }
     }
     flash.flush()
+}
+
+impl CreateOptions {
+    /// Refuses numbers and words that no cache can have, on whatever devices.
+    ///
+    /// # Errors
+    /// [`CacheError::Refused`].
+    pub fn check(&self) -> Result<(), CacheError> {
+        let refused = |what, found, why| Err(CacheError::Refused { what, found, why });
+        let Self { block_bytes, associativity, .. } = *self;
+        if !is_block_length(block_bytes) {
+            return refused(
+                "a block length",
+                block_bytes,
+                "must be a power of two from 512 to 1048576 bytes",
+            );
+        }
+        if !is_associativity(associativity) {
+            return refused("an associativity", associativity.into(), "must be a power of two up to 32768");
+        }
+        if self.name.len() > 64 || self.name.is_empty() {
+            return refused("a name", self.name.len() as u64, "must have 1 to 64 bytes");
+        }
+        if self.is_write_only && self.mode != Mode::Back {
+            return refused("a write-only cache", 1, "must be a write-back cache");
+        }
+        Ok(())
+    }
+
+    /// The same for a cache on two SSDs.
+    ///
+    /// # Errors
+    /// [`CacheError::Refused`].
+    pub fn check_mirrored(&self) -> Result<(), CacheError> {
+        self.check()?;
+        let refused = |found, why| Err(CacheError::Refused { what: "a cache on two SSDs", found, why });
+        if self.mode != Mode::Back {
+            return refused(self.mode.number().into(), "must be a write-back cache");
+        }
+        if self.associativity < MIRRORED_ASSOCIATIVITY_MIN {
+            return refused(self.associativity.into(), "must have 32 blocks in a set at least");
+        }
+        Ok(())
+    }
 }
 
 impl Cache {

@@ -35,11 +35,12 @@ mod statistics;
 mod superblock;
 mod table;
 mod veil;
+mod watch;
 mod word;
 mod workers;
 mod write;
 
-pub use attached::{CachedDevice, close_all};
+pub use attached::close_all;
 pub use clock::{CacheClock, HostClock};
 pub use create::{
     ASSOCIATIVITY, BLOCK_BYTES, CreateOptions, DestroyedCache, MEMORY_PER_SLOT, create, create_mirrored,
@@ -53,7 +54,10 @@ pub use keeper::CacheKeeper;
 pub use latency::{Histogram, Latencies};
 pub use load::{CacheFacts, inspect, load, load_mirrored, load_mirrored_to_read, load_to_read};
 pub use mirror::add_mirror;
-pub use open::{open_device, open_device_to_write, open_device_with_claim};
+pub use open::{
+    look_at_device, open_device, open_device_to_write, open_pool_device, open_pool_device_to_write,
+    open_pool_device_with_claim,
+};
 pub use settings::{Change, Mode, Settings, UnknownMode};
 pub use slots::DISK_ASSOCIATIVITY;
 pub use statistics::CacheCounters;

@@ -107,15 +107,34 @@ pub(crate) fn claim_image(file: &File, path: &Path) -> Result<(), DeviceError> {
     }
 }
 
+/// Refuses a device that another user has for itself. Nothing is claimed: it may be taken the next moment.
+pub(crate) fn check_unclaimed(file: &File, path: &Path, is_block_device: bool) -> Result<(), DeviceError> {
+    let begun = Instant::now();
+    let look = || match is_block_device {
+        true => Claim::new(path).map(drop),
+        false => check_image_unclaimed(file, path),
+    };
+    loop {
+        match look() {
+            Err(DeviceError::Busy { .. }) if begun.elapsed() < IMAGE_WAIT => thread::sleep(IMAGE_INTERVAL),
+            outcome => return outcome,
+        }
+    }
+}
+
+fn check_image_unclaimed(file: &File, path: &Path) -> Result<(), DeviceError> {
+    let locked = flock(file, FlockOperation::NonBlockingLockShared);
+    if locked == Err(Errno::WOULDBLOCK) {
+        return Err(writer_of(file, path));
+    }
+    locked.and_then(|()| flock(file, FlockOperation::Unlock)).map_err(|errno| refusal(path, errno.into()))
+}
+
 fn claim_image_now(file: &File, path: &Path) -> Result<(), DeviceError> {
     let device = path.display().to_string();
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => {
-            let by = holder_of(file)
-                .map_or_else(|| "another process writes it".to_owned(), |holder| holder + " writes it");
-            return Err(DeviceError::Busy { device, by });
-        }
+        Err(Errno::WOULDBLOCK) => return Err(writer_of(file, path)),
         Err(errno) => return Err(DeviceError::Open { device, source: errno.into() }),
     }
     match std::fs::canonicalize(path).ok().and_then(|path| loop_device_of(&path)) {
@@ -124,6 +143,13 @@ fn claim_image_now(file: &File, path: &Path) -> Result<(), DeviceError> {
         }
         None => Ok(()),
     }
+}
+
+/// The refusal of an image that another process has locked.
+fn writer_of(file: &File, path: &Path) -> DeviceError {
+    let by = holder_of(file)
+        .map_or_else(|| "another process writes it".to_owned(), |holder| holder + " writes it");
+    DeviceError::Busy { device: path.display().to_string(), by }
 }
 
 /// The process that has locked a file, by its id and its command, if the caller may see it.

@@ -1,6 +1,6 @@
 //! An image file or a block device, through the host's page cache but for large writes.
 
-use crate::claim::{Claim, claim_image, refusal};
+use crate::claim::{Claim, check_unclaimed, claim_image, refusal};
 use crate::class::{
     can_discard, in_flight, is_write_protected, parse_in_flight, prefetch_bytes, queue_depth,
 };
@@ -87,6 +87,14 @@ impl FileDevice {
             device.direct = OnceLock::from(DirectFile::of(path, &device.file));
         }
         Ok(device)
+    }
+
+    /// Refuses a device that another user writes, as [`open_writable`](Self::open_writable) does, and claims nothing.
+    ///
+    /// # Errors
+    /// [`DeviceError::Busy`].
+    pub fn check_unclaimed(&self) -> Result<(), DeviceError> {
+        check_unclaimed(&self.file, Path::new(&*self.name), self.is_block_device)
     }
 
     /// Makes an image file of this size, all zeros, and opens it as [`FileDevice::open_writable`] does. A file

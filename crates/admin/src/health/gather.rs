@@ -9,7 +9,7 @@ use crate::quotas::are_inconsistent;
 use crate::scrub::last_scrub;
 use crate::sysfs;
 use crate::{WriteBack, devices::name_of_change};
-use brindle_cache::open_device;
+use brindle_cache::look_at_device;
 use brindle_care::scrub::ScrubRecord;
 use brindle_device::DeviceClass;
 use brindle_ondisk::{DevId, Uuid};
@@ -160,7 +160,7 @@ fn device_of(mounted: &Mounted, fsid: &Uuid, info: &DeviceInfo) -> Result<Device
 
 /// Class by the rotation that the host reports.
 fn class_by_host(path: &Path) -> Option<PlacementClass> {
-    match open_device(path).ok()?.class() {
+    match look_at_device(path).ok()?.class() {
         DeviceClass::Solid => Some(PlacementClass::Fast),
         DeviceClass::Rotating => Some(PlacementClass::Bulk),
         DeviceClass::Unknown => None,

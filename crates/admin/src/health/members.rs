@@ -56,23 +56,28 @@ pub fn members(named: &[PathBuf]) -> Result<Members, AdminError> {
 
 /// Image files in the directories of those that were named, which are other devices of their pool, by the ids that are missing.
 pub fn images_beside(named: &[&Path], missing: &[(DevId, Uuid)]) -> Vec<(DevId, PathBuf)> {
-    let parents: BTreeSet<&Path> =
-        named.iter().filter(|path| path.is_file()).filter_map(|path| path.parent()).collect();
+    let named: Vec<&Path> = named.iter().copied().filter(|path| path.is_file()).collect();
+    let mut found = Vec::new();
+    for path in files_beside(&named) {
+        let Ok(Some(DeviceIdentity { devid, uuid, .. })) = DeviceIdentity::read(&path) else { continue };
+        if missing.contains(&(devid, uuid)) {
+            found.push((devid, path));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Files in the directories of those that are named.
+pub(super) fn files_beside(named: &[&Path]) -> Vec<PathBuf> {
+    let parents: BTreeSet<&Path> = named.iter().filter_map(|path| path.parent()).collect();
     let mut found = Vec::new();
     for parent in parents {
         let here = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         let Ok(entries) = fs::read_dir(here) else { continue };
         let files = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
-        for entry in files.take(FILES_MAX) {
-            let Ok(Some(DeviceIdentity { devid, uuid, .. })) = DeviceIdentity::read(&entry.path()) else {
-                continue;
-            };
-            if missing.contains(&(devid, uuid)) {
-                found.push((devid, parent.join(entry.file_name())));
-            }
-        }
+        found.extend(files.take(FILES_MAX).map(|entry| parent.join(entry.file_name())));
     }
-    found.sort();
     found
 }
 

@@ -1,7 +1,7 @@
 //! Identity of a device, by its superblock.
 
 use super::AdminError;
-use brindle_cache::open_device;
+use brindle_cache::look_at_device;
 use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, Uuid};
 use std::path::Path;
 
@@ -32,7 +32,7 @@ impl DeviceIdentity {
         if let Some(identity) = Self::read(path)? {
             return Ok(Some(identity));
         }
-        let device = open_device(path)?;
+        let device = look_at_device(path)?;
         let copy = |offset: &u64| {
             let mut bytes = [0; SUPERBLOCK_SIZE];
             device.read_at(*offset, &mut bytes).ok()?;
@@ -45,7 +45,7 @@ impl DeviceIdentity {
     /// The first superblock of a device; `None` if it has none.
     pub fn superblock(path: &Path) -> Result<Option<Box<Superblock>>, AdminError> {
         let mut bytes = [0; SUPERBLOCK_SIZE];
-        open_device(path)?.read_at(SUPERBLOCK_OFFSETS[0], &mut bytes)?;
+        look_at_device(path)?.read_at(SUPERBLOCK_OFFSETS[0], &mut bytes)?;
         let superblock = Superblock::from_bytes(&bytes);
         Ok(superblock.has_magic().then_some(superblock))
     }

@@ -2,7 +2,7 @@
 
 use super::{Inventory, MountedDevice, TierError};
 use crate::control::{ControlError, Mounted};
-use brindle_cache::open_device;
+use brindle_cache::look_at_device;
 use brindle_device::DeviceClass;
 use brindle_ondisk::DevId;
 use brindle_policy::placement::PlacementClass;
@@ -99,7 +99,7 @@ pub fn require_no_seed(inventory: &Inventory) -> Result<(), TierError> {
 
 /// Rotation of a device, as the host reports it.
 fn rotates(path: &Path) -> Option<bool> {
-    match open_device(path).ok()?.class() {
+    match look_at_device(path).ok()?.class() {
         DeviceClass::Solid => Some(false),
         DeviceClass::Rotating => Some(true),
         DeviceClass::Unknown => None,

@@ -3,7 +3,7 @@
 use super::Space;
 use crate::call;
 use crate::control::{ControlError, Mounted};
-use brindle_cache::open_device;
+use brindle_cache::look_at_device;
 use brindle_ondisk::BlockGroupType;
 use brindle_uapi::message::{SPACE_RESERVE, SpaceList};
 use brindle_uapi::verb;
@@ -15,7 +15,7 @@ pub(super) fn slack_bytes(path: &Path, total_bytes: u64) -> u64 {
     if path.as_os_str().is_empty() {
         return 0;
     }
-    open_device(path).map_or(0, |device| device.size_bytes().saturating_sub(total_bytes))
+    look_at_device(path).map_or(0, |device| device.size_bytes().saturating_sub(total_bytes))
 }
 
 impl Mounted {

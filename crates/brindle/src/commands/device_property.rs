@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use brindle_admin::pool::DeviceIdentity;
 use brindle_admin::tier::MountedDevice;
 use brindle_admin::{ControlError, DevId, Mounted, PoolFacts, Reach};
-use brindle_cache::open_device_to_write;
+use brindle_cache::open_pool_device_to_write;
 use brindle_device::{DeviceError, WritableDevice};
 use brindle_policy::placement::AllocationHint;
 use brindle_uapi::message::text;
@@ -99,8 +99,9 @@ fn is_busy(error: &anyhow::Error) -> bool {
 
 fn set_unmounted(path: &Path, devid: Option<u64>, options: &[String], hint: AllocationHint) -> Result<()> {
     let options = parse_options(options)?;
-    let open =
-        |path: &Path| -> Result<Arc<dyn WritableDevice>> { Ok(open_device_to_write(&split_class(path)?.0)?) };
+    let open = |path: &Path| -> Result<Arc<dyn WritableDevice>> {
+        Ok(open_pool_device_to_write(&split_class(path)?.0)?)
+    };
     let mut devices = vec![open(path)?];
     for device in &options.devices {
         devices.push(open(device)?);

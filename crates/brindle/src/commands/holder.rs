@@ -2,7 +2,7 @@
 
 use crate::format::Civil;
 use brindle_admin::Uuid;
-use brindle_cache::open_device;
+use brindle_cache::look_at_device;
 use brindle_care::device::{LeaseFound, find_leases};
 use brindle_device::Device;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ const YEAR_9999: i64 = 253_370_764_800;
 /// The lease by which a system holds the pool on devices; those that can't be read have none.
 pub(crate) fn holder_of<'p>(devices: impl IntoIterator<Item = &'p Path>) -> Option<LeaseFound> {
     let devices: Vec<Arc<dyn Device>> =
-        devices.into_iter().filter_map(|path| open_device(path).ok()).collect();
+        devices.into_iter().filter_map(|path| look_at_device(path).ok()).collect();
     let found = find_leases(devices.iter().map(AsRef::as_ref));
     found.into_iter().find(|found| found.record.is_held())
 }

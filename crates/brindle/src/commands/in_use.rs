@@ -2,11 +2,15 @@
 
 use crate::commands::processes::is_written;
 use brindle_admin::Uuid;
+use brindle_cache::{CacheWord, inspect};
+use brindle_device::{DeviceError, FileDevice};
+use brindle_lab::Client;
+use brindle_uapi::mount_table;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fmt;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A writer of a pool.
 #[derive(Debug)]
@@ -90,4 +94,47 @@ fn shows(block_device: &str, device: &Path) -> bool {
     let backing = fs::read_to_string(format!("/sys/class/block/{block_device}/loop/backing_file"));
     device == Path::new("/dev").join(block_device)
         || backing.is_ok_and(|backing| Path::new(backing.trim_end_matches('\n')) == device)
+}
+
+/// Types of the mounts that show a cache as a file.
+const SHOWING: [&[u8]; 2] = [b"fuse.brindle-cache", b"fuse.brindle-export"];
+
+/// The error of opening a cache that another process has in use, with the file that shows its contents, if there is one.
+pub(crate) fn name_served(word: &Path, error: DeviceError) -> DeviceError {
+    let DeviceError::Busy { device, by } = error else { return error };
+    let by = match served_file(word) {
+        Some(file) => format!("{by}; its contents are read from {}", file.display()),
+        None => by,
+    };
+    DeviceError::Busy { device, by }
+}
+
+fn served_file(word: &Path) -> Option<PathBuf> {
+    let word = CacheWord::parse(word).ok()??;
+    let ssds: Vec<PathBuf> = [Some(&word.flash), word.mirror.as_ref()]
+        .into_iter()
+        .flatten()
+        .filter_map(|ssd| std::path::absolute(ssd).ok())
+        .collect();
+    let names: Vec<String> = ssds
+        .iter()
+        .filter_map(|ssd| Some(inspect(&FileDevice::open(ssd).ok()?).ok()?.name))
+        .chain([word.name()])
+        .collect();
+    let shows = |mount: &mount_table::Mount| {
+        SHOWING.contains(&mount.kind.as_slice()) && names.iter().any(|name| mount.source == Path::new(name))
+    };
+    let client = mount_table::read()
+        .ok()?
+        .into_iter()
+        .filter(shows)
+        .filter_map(|mount| Client::of_any(&mount.mountpoint).ok())
+        .find(|client| client.status_text().is_ok_and(|text| has_one(&text, &ssds)))?;
+    Some(client.disk())
+}
+
+/// Returns true if a state is that of a cache on one of these SSDs.
+fn has_one(status: &str, ssds: &[PathBuf]) -> bool {
+    let named = status.lines().find_map(|line| line.strip_prefix("ssd ")).unwrap_or_default();
+    ssds.iter().any(|ssd| ssd.to_str().is_some_and(|ssd| named.contains(ssd)))
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Error, anyhow};
 use brindle_admin::Mounted;
-use brindle_cache::{disk_mark, open_device};
+use brindle_cache::{disk_mark, look_at_device};
 use brindle_care::mkfs::signature;
 use brindle_device::{Device, DeviceError};
 use brindle_ondisk::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64};
@@ -29,7 +29,7 @@ pub(crate) fn reasons_or(error: impl Into<Error>, paths: &[&Path]) -> Error {
 
 /// The reason for which a device holds no pool, and the next step; `None` if it may hold one, or can't be read.
 fn reason(path: &Path) -> Option<String> {
-    let (device, shown) = (open_device(path).ok()?, path.display());
+    let (device, shown) = (look_at_device(path).ok()?, path.display());
     if device.size_bytes() == 0 {
         return Some(format!("{shown} is empty: `brindle mkfs` makes a pool on it"));
     }

@@ -4,13 +4,13 @@ use crate::commands::companions::{with_others, with_wanted};
 use crate::commands::device_word::refuse_twice;
 use crate::commands::examination_bar::Bar;
 use crate::commands::holder::holder_of;
-use crate::commands::in_use::{warn_if_used, writer_of};
+use crate::commands::in_use::{name_served, warn_if_used, writer_of};
 use crate::commands::mount_options::MountOptions;
 use crate::commands::no_pool::{explain_open, without_pool};
 use crate::commands::usage::wrong_usage;
 use anyhow::{Result, anyhow};
 use brindle_admin::health::images_beside;
-use brindle_cache::open_device;
+use brindle_cache::{look_at_device, open_pool_device};
 use brindle_device::{Device, WritableDevice};
 use brindle_fs::{Filesystem, FsError};
 use brindle_ondisk::{DevId, RootId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, Uuid, to_u64};
@@ -221,22 +221,18 @@ pub(crate) fn warn_of_missing(volume: &Volume) {
 /// Opens a pool to look into it: missing devices are no obstacle as long as all metadata can be read.
 pub(crate) fn open_pool(paths: &[PathBuf]) -> Result<Pool> {
     refuse_twice(paths.iter().map(PathBuf::as_path))?;
-    let all = with_others(paths);
-    let all: Vec<&Path> = all.iter().map(PathBuf::as_path).collect();
-    let pool = open_rescued_pool(&all, &MountOptions::default()).map_err(|error| of_tree(error, &all))?;
-    if let Some(lost) = pool.volume().lost_metadata() {
-        return Err(of_tree(TreeError::from(lost).into(), &all));
-    }
-    warn_of_missing(pool.volume());
+    let named = with_others(paths);
+    let paths: Vec<&Path> = named.iter().map(PathBuf::as_path).collect();
+    let mount = MountOptions::default();
+    let pool = open_rescued_pool(open_to_look(&paths, &mount)?, &paths, &mount)?;
     warn_of_writers(pool.volume());
     Ok(pool)
 }
 
-/// The same without a warning of missing devices, or if others write the pool: of a pool that was named by its mount, that is known.
-/// What is lost is an error where it is read.
+/// The same without a warning if others write the pool, and for a short look: of a pool that was named by its mount, that is known.
 pub(crate) fn open_mounted_pool(paths: &[PathBuf]) -> Result<Pool> {
     let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
-    open_rescued_pool(&paths, &MountOptions::default())
+    open_rescued_pool(look_at_devices(&paths)?, &paths, &MountOptions::default())
 }
 
 /// Options of commands that look into trees.
@@ -259,18 +255,17 @@ impl InspectOptions {
         }
         let named = all_named(devices, &options)?;
         let paths: Vec<&Path> = named.iter().map(PathBuf::as_path).collect();
-        let pool = open_rescued_pool(&paths, &options).map_err(|error| of_tree(error, &paths))?;
-        warn_of_missing(pool.volume());
+        let pool = open_rescued_pool(open_to_look(&paths, &options)?, &paths, &options)?;
         warn_of_writers(pool.volume());
         Ok(pool)
     }
 }
 
 /// Opens a pool without regard to missing devices.
-fn open_rescued_pool(paths: &[&Path], mount: &MountOptions) -> Result<Pool> {
+fn open_rescued_pool(devices: Vec<Arc<dyn Device>>, paths: &[&Path], mount: &MountOptions) -> Result<Pool> {
     let mut options = brindle_tree::OpenOptions::default();
     (options.volume.degraded, options.volume.rescue) = (true, mount.rescue);
-    let pool = Pool::open(open_to_look(paths, mount)?, &options).map_err(|error| match error {
+    let pool = Pool::open(devices, &options).map_err(|error| match error {
         TreeError::Volume(error @ VolumeError::NoPool { .. }) => without_pool(error),
         error => error.into(),
     })?;
@@ -339,7 +334,7 @@ pub(crate) fn log_devices(volume: &Volume) {
 
 /// Logs the facts of a device's superblock: the valid copy of highest generation counts.
 fn log_copies(name: &str) {
-    let Ok(device) = open_device(Path::new(name)) else { return };
+    let Ok(device) = look_at_device(Path::new(name)) else { return };
     let copy = |(mirror, offset): (usize, &u64)| {
         let mut bytes = [0; SUPERBLOCK_SIZE];
         if offset.checked_add(to_u64(SUPERBLOCK_SIZE)).is_none_or(|end| end > device.size_bytes()) {
@@ -357,9 +352,15 @@ fn log_copies(name: &str) {
     tracing::info!("{name}: superblocks: {}", copies.join(", "));
 }
 
-/// Opens devices, in the order given.
-pub(crate) fn open_devices(paths: &[&Path]) -> Result<Vec<Arc<dyn Device>>> {
-    paths.iter().map(|path| open_device(path).map_err(|error| explain_open(error, path))).collect()
+/// Opens devices for a short look, in the order given.
+pub(crate) fn look_at_devices(paths: &[&Path]) -> Result<Vec<Arc<dyn Device>>> {
+    paths.iter().map(|path| look_at_device(path).map_err(|error| explain_open(error, path))).collect()
+}
+
+/// Opens devices of a pool, in the order given.
+fn open_devices(paths: &[&Path]) -> Result<Vec<Arc<dyn Device>>> {
+    let open = |path: &&Path| open_pool_device(path).map_err(|error| name_served(path, error));
+    paths.iter().map(|path| open(path).map_err(|error| explain_open(error, path))).collect()
 }
 
 /// Opens devices to read a pool: if that is asked for, with its chunk tree made anew in memory.
@@ -382,6 +383,6 @@ pub(crate) fn open_to_look(paths: &[&Path], mount: &MountOptions) -> Result<Vec<
 /// The first superblock of a device, if it has one.
 pub(crate) fn first_superblock(device: &Path) -> Option<Box<Superblock>> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
-    open_device(device).ok()?.read_at(SUPERBLOCK_OFFSETS[0], &mut bytes).ok()?;
+    look_at_device(device).ok()?.read_at(SUPERBLOCK_OFFSETS[0], &mut bytes).ok()?;
     Superblock::parse(&bytes, SUPERBLOCK_OFFSETS[0]).ok()
 }

@@ -15,13 +15,13 @@ use tempfile::TempDir;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A cache of two images, and the directory that it is served in; what is left of it goes when this is dropped.
-struct Pair {
+pub(crate) struct Pair {
     scratch: TempDir,
-    device: PathBuf,
+    pub(crate) device: PathBuf,
 }
 
 impl Pair {
-    fn new(mode: &str, ssd_mib: u64, disk_mib: u64) -> Self {
+    pub(crate) fn new(mode: &str, ssd_mib: u64, disk_mib: u64) -> Self {
         let scratch = tempfile::tempdir().expect("temporary directory");
         fs::create_dir(scratch.path().join("place")).expect("new");
         fs::create_dir(scratch.path().join("files")).expect("new");
@@ -35,17 +35,17 @@ impl Pair {
         pair
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)
     }
 
-    fn load(&mut self, options: &[&str]) {
+    pub(crate) fn load(&mut self, options: &[&str]) {
         let words = ["cache", "load"].iter().chain(options).map(PathBuf::from);
         let said = brindle_prints(words.chain(["ssd", "disk", "place"].map(|name| self.at(name))));
         self.device = PathBuf::from(said.trim_end());
     }
 
-    fn cache(&self, words: &[&str]) -> Vec<PathBuf> {
+    pub(crate) fn cache(&self, words: &[&str]) -> Vec<PathBuf> {
         ["cache"].iter().chain(words).map(PathBuf::from).chain([self.at("place")]).collect()
     }
 
@@ -56,7 +56,7 @@ impl Pair {
     }
 
     /// Kills the server, and takes away the remains.
-    fn kill(&self) {
+    pub(crate) fn kill(&self) {
         let number = i32::try_from(self.number("process")).expect("a process");
         kill_process(Pid::from_raw(number).expect("a process"), Signal::KILL).expect("ours");
         let begin = Instant::now();
@@ -66,7 +66,7 @@ impl Pair {
         }
     }
 
-    fn clear(&self) {
+    pub(crate) fn clear(&self) {
         let files = self.at("files");
         if is_mounted(&files) {
             run("umount", &[text(&files)]);
@@ -133,21 +133,31 @@ fn cache_that_cannot_be_made_is_refused() {
         (2, ["-p", "sideways", "-a", "512"], "must be back, thru or around"),
         (2, ["-p", "back", "-b", "4z"], "no size"),
         (2, ["-p", "back", "-m", "4M"], "blocks of 4k"),
-        (1, ["-p", "back", "-b", "3k"], "power of two"),
-        (1, ["-p", "back", "-a", "100"], "power of two"),
+        (2, ["-p", "back", "-b", "3k"], "power of two"),
+        (2, ["-p", "back", "-a", "500"], "power of two"),
         (1, ["-p", "back", "-s", "1G"], "more than the flash device has"),
-        (1, ["-wp", "thru", "-a", "512"], "must be a write-back cache"),
+        (2, ["-wp", "thru", "-a", "512"], "must be a write-back cache"),
         (2, ["-p", "back", "-d", "100"], "power of two up to 512"),
         (2, ["-p", "back", "-d", "1024"], "power of two up to 512"),
     ] {
         let said = brindle_fails(code, create(&words));
         assert!(said.contains(says), "{words:?}: {said}");
     }
+    let said = brindle_fails(2, ["cache", "create", "-p", "back", "", ssd, disk]);
+    assert!(said.contains("must have 1 to 64 bytes"), "{said}");
     let said = brindle_fails(1, ["cache", "destroy", ssd]);
     assert!(said.contains("holds no cache"), "{said}");
     brindle_succeeds(create(&["-p", "back"]));
     let said = brindle_fails(1, create(&["-p", "back"]));
     assert!(said.contains("holds the cache fsdc already"), "{said}");
+    let image = scratch.path().join("image.qcow2");
+    let header =
+        File::create(&image).and_then(|image| image.set_len(64 << 20).map(|()| image)).expect("room");
+    header.write_all_at(b"QFI\xfb\0\0\0\x03", 0).expect("room");
+    for words in [[text(&image), disk], [ssd, text(&image)]] {
+        let said = brindle_fails(1, ["cache", "create", "-p", "back", "other"].into_iter().chain(words));
+        assert!(said.contains("a qcow2 image"), "{words:?}: {said}");
+    }
     brindle_succeeds(create(&["-f", "-p", "back", "-d", "256"]));
     let said = brindle_prints(["cache", "stat", ssd]);
     assert!(said.contains("fsdc") && said.contains("back"), "{said}");
@@ -365,7 +375,7 @@ fn cache_that_can_clean_nothing_is_stopped_by_force() {
     fs::create_dir(&flash).expect("new");
     brindle_succeeds(["lab", "disk", "--size", "8M", "ssd-plp", text(&flash)]);
     let (ssd, disk, place) = (flash.join("disk"), pair.at("disk"), pair.at("place"));
-    brindle_succeeds(["cache", "create", "-p", "back", "pair", text(&ssd), text(&disk)]);
+    brindle_succeeds(["cache", "create", "-f", "-p", "back", "pair", text(&ssd), text(&disk)]);
     let load = ["cache", "load", text(&ssd), text(&disk), text(&place)];
     brindle_succeeds(load);
     let file = File::options().write(true).open(place.join("disk")).expect("it is served");

@@ -86,12 +86,10 @@ impl Drop for Mirrored {
 fn mirror_that_cannot_be_is_refused() {
     let mirrored = Mirrored::new();
     let [ssd0, ssd1, new, disk] = ["ssd0", "ssd1", "new", "disk"].map(|name| mirrored.at(name));
+    let said = brindle_fails(2, ["cache", "create", "-p", "thru", "--mirror", &new, "other", &ssd0, &disk]);
+    assert!(said.contains("must be a write-back cache"), "{said}");
     for (words, says) in [
-        (vec!["create", "-p", "thru", "--mirror", &new, "other", &ssd0, &disk], "must be a write-back cache"),
-        (
-            vec!["create", "-p", "back", "--mirror", &ssd1, "other", &new, &disk],
-            "holds the cache pair already",
-        ),
+        (vec!["create", "-p", "back", "--mirror", &ssd1, "other", &new, &disk], "has the cache pair on"),
         (vec!["create", "-p", "back", "--mirror", &new, "other", &new, &disk], "is given twice"),
         (vec!["mirror", &ssd0, &ssd0], "is given twice"),
         (vec!["mirror", &ssd0, &ssd1], "holds the cache pair already"),
@@ -167,4 +165,27 @@ fn pool_on_a_mirrored_cache_survives_the_loss_of_an_ssd() {
     assert!(brindle_prints(["-q", "ls", &word]).contains("file"));
     brindle_succeeds(["check", "--check-data-csum", &word]);
     brindle_succeeds(["check", "--check-data-csum", &disk]);
+}
+
+#[test]
+fn ssd_of_a_mirror_that_is_destroyed_leaves_everything_on_the_other_one() {
+    if !can_mount() {
+        return;
+    }
+    let mirrored = Mirrored::new();
+    let device = mirrored.load("ssd0", Some("ssd1"));
+    write_at(&device, 7, 1 << 20);
+    mirrored.kill();
+    let [ssd0, ssd1, disk] = ["ssd0", "ssd1", "disk"].map(|name| mirrored.at(name));
+    let said = brindle_fails(1, ["cache", "destroy", "--force", &disk]);
+    assert!(said.contains(&format!("{ssd0} and {ssd1} have")), "{said}");
+    let output = brindle(["cache", "destroy", "--force", &ssd0]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains(&format!("the cache goes on with {ssd1}")), "{said}");
+    assert!(!said.contains("lost") && !said.contains("--force"), "{said}");
+    let said = brindle_fails(1, ["cache", "destroy", "--force", &disk]);
+    assert!(said.contains(&format!("{ssd1} has")), "{said}");
+    let device = mirrored.load("ssd1", None);
+    assert_eq!(byte_at(&device, 1 << 20), 7);
+    mirrored.stop();
 }

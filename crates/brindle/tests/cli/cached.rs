@@ -303,7 +303,7 @@ fn destroyed_cache_tells_its_losses_and_the_mirror_has_all() {
     let said = brindle_fails(1, ["cache", "destroy", &disk]);
     assert!(said.contains("is the disk of the cache pair0"), "{said}");
     let said = brindle_fails(1, ["cache", "destroy", "--force", &disk]);
-    assert!(said.contains("its SSD, which is there"), "{said}");
+    assert!(said.contains(&format!("needs the blocks that {ssd} has")), "{said}");
     let said = brindle_fails(1, ["cache", "create", "-f", "-p", "back", "new", &ssd, &disk]);
     assert!(said.contains("is the disk of the flash cache pair0"), "{said}");
     let told = |words: &[&str]| {
@@ -346,4 +346,18 @@ fn disk_of_a_cache_may_be_an_export() {
     assert!(brindle_prints(["ls", &word]).contains("file"));
     drop(server);
     check(&[text(&disk)]);
+}
+
+#[test]
+fn unmount_fails_if_blocks_do_not_get_from_an_ssd_to_its_disk() {
+    if !can_mount() {
+        return;
+    }
+    let mut pool = Pool::make();
+    pool.mount();
+    pool.write(0);
+    File::options().write(true).open(pool.at("ssd0")).and_then(|ssd| ssd.set_len(0)).expect("ours");
+    let said = brindle_fails(1, ["umount", text(&pool.place())]);
+    assert!(said.contains(&format!("bytes wait on {} for", text(&pool.at("ssd0")))), "{said}");
+    assert_eq!(pool.server.take().expect("it was mounted").wait().expect("our child").code(), Some(1));
 }

@@ -74,9 +74,13 @@ struct Images {
 
 impl Images {
     fn of_cache() -> Self {
+        Self::of_mode("back")
+    }
+
+    fn of_mode(mode: &str) -> Self {
         let scratch = tempfile::tempdir().expect("temporary directory");
         let [ssd, disk] = ["ssd", "disk"].map(|name| image(scratch.path(), name, SIZE));
-        brindle_succeeds(["cache", "create", "-p", "back", "pair", text(&ssd), text(&disk)]);
+        brindle_succeeds(["cache", "create", "-p", mode, "pair", text(&ssd), text(&disk)]);
         Self { scratch, ssd, disk }
     }
 
@@ -230,4 +234,71 @@ fn filesystem_of_the_kernel_lies_on_an_export_by_a_loop_device() {
     server.end();
     assert!(tool(&["e2fsck", "-f", "-n", text(&disk)]).is_some());
     assert!(!brindle(["export", "--mount", text(&at("nowhere")), text(&disk)]).status.success());
+}
+
+/// The disk was written where no sample of it is.
+#[test]
+fn cache_whose_disk_was_written_alone_shows_and_keeps_what_the_disk_has() {
+    if !can_mount() {
+        return;
+    }
+    for mode in ["back", "thru", "around"] {
+        let images = Images::of_mode(mode);
+        let (place, at) = (images.at("place"), 5 << 20);
+        let shown = ShownFile::at(&place, &[&images.word()]);
+        write_at(&shown.path, 0x11, at);
+        assert_eq!(byte_at(&shown.path, at), 0x11);
+        shown.end();
+        write_at(&images.disk, 0x22, at);
+        let shown = ShownFile::at(&place, &["--read-only", &images.word()]);
+        assert_eq!(byte_at(&shown.path, at), 0x22, "{mode}, read-only");
+        shown.end();
+        let shown = ShownFile::at(&place, &[&images.word()]);
+        let file = File::options().write(true).open(&shown.path).expect("served");
+        file.write_all_at(&[0x22; 512], at).and_then(|()| file.sync_all()).expect("writes");
+        drop(file);
+        assert_eq!(byte_at(&shown.path, at), 0x22, "{mode}");
+        shown.end();
+        assert_eq!(byte_at(&images.disk, at), 0x22, "{mode}: what is around the write");
+    }
+}
+
+#[test]
+fn cache_in_use_is_read_through_its_server_alone() {
+    if !can_mount() {
+        return;
+    }
+    let images = Images::of_cache();
+    let (place, word) = (images.at("place"), images.word());
+    let shown = ShownFile::at(&place, &[&word]);
+    write_at(&shown.path, 1, 1 << 20);
+    let socket = images.at("socket");
+    for words in [vec!["ls", &word], vec!["export", "--read-only", "--socket", text(&socket), &word]] {
+        let said = brindle_fails(1, &words);
+        assert!(said.contains("is in use: process"), "{words:?}: {said}");
+        assert!(said.contains(&format!("are read from {}", shown.path.display())), "{words:?}: {said}");
+    }
+    shown.end();
+    let reader = ShownFile::at(&place, &["--read-only", &word]);
+    assert_eq!(byte_at(&reader.path, 1 << 20), 1);
+    let writer = ShownFile::at(&images.at("other"), &[&word]);
+    write_at(&writer.path, 2, 1 << 20);
+    let file = File::open(&reader.path).expect("served");
+    file.read_exact_at(&mut [0; 4096], 1 << 20).expect_err("it would be old");
+    drop(file);
+    writer.end();
+    reader.end();
+}
+
+#[test]
+fn export_of_a_cache_fails_if_blocks_do_not_get_to_the_disk() {
+    if !can_mount() {
+        return;
+    }
+    let images = Images::of_cache();
+    let mut shown = ShownFile::at(&images.at("place"), &[&images.word()]);
+    write_at(&shown.path, 1, 1 << 20);
+    File::options().write(true).open(&images.ssd).and_then(|ssd| ssd.set_len(0)).expect("ours");
+    shown.ask_to_end();
+    assert_eq!(shown.child.wait().expect("it ends").code(), Some(1));
 }

@@ -5,6 +5,7 @@ mod administrator;
 mod block_device;
 mod boot;
 mod cache;
+mod cache_ends;
 mod cache_mirror;
 mod cached;
 mod check;

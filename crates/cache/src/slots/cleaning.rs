@@ -110,6 +110,17 @@ impl SlotTable {
         self.flags[slot as usize] &= !CLEANING;
     }
 
+    /// Number of dirty blocks that could not be read.
+    pub(crate) fn unreadable(&self) -> u64 {
+        let is_unreadable = |flags: &&u8| **flags & (DIRTY_BLOCK | UNREADABLE) == DIRTY_BLOCK | UNREADABLE;
+        self.flags.iter().filter(is_unreadable).count() as u64
+    }
+
+    /// Has dirty blocks that could not be read be cleaned like others: the flash may work again.
+    pub(crate) fn retry_unreadable(&mut self) {
+        self.flags.iter_mut().for_each(|flags| *flags &= !UNREADABLE);
+    }
+
     fn add_with_neighbours(&self, slot: u32, found: &mut BTreeSet<(u64, u32)>) {
         let block = self.blocks[slot as usize];
         let is_dirty =

@@ -6,6 +6,9 @@ use brindle_device::{Device, DeviceError};
 /// Name of the format of the SSD of a cache.
 pub const FLASH_CACHE: &str = "a flash cache, the SSD of cache:SSD:DISK";
 
+/// Name of the format of images of qemu.
+pub const QCOW2: &str = "a qcow2 image";
+
 /// A format and where its magic number is.
 struct Signature {
     format: &'static str,
@@ -19,12 +22,13 @@ const fn row(format: &'static str, offset: u64, magic: &'static [u8]) -> Signatu
 
 /// The first that fits is named, so what says more comes first.
 #[rustfmt::skip]
-const SIGNATURES: [Signature; 26] = [
+const SIGNATURES: [Signature; 27] = [
     row(FLASH_CACHE,                                                    0, b"BrndlFC\0"),
     row("half of a flash cache: it is the disk of cache:SSD:DISK",      0, &DISK_MAGIC),
     row("a btrfs filesystem",         0x1_0040,  b"_BHRfS_M"),
     row("a btrfs filesystem",         0x400_0040, b"_BHRfS_M"),
     row("an ext2/3/4 filesystem",     0x438,     &[0x53, 0xef]),
+    row(QCOW2,                        0,         b"QFI\xfb"),
     row("an XFS filesystem",          0,         b"XFSB"),
     row("a bcachefs filesystem",      4096 + 24, &[0xc6, 0x85, 0x73, 0xf6, 0x66, 0xce, 0x90, 0xa9, 0xd9, 0x6a, 0x60, 0xcf, 0x80, 0x3d, 0xf7, 0xef]),
     row("a bcache device",            4096 + 24, &[0xc6, 0x85, 0x73, 0xf6, 0x4e, 0x1a, 0x45, 0xca, 0x82, 0x65, 0xf5, 0x7f, 0x48, 0xba, 0x6d, 0x81]),

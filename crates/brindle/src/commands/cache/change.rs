@@ -2,8 +2,9 @@
 
 use super::served::{client_at, lines_at};
 use super::stat::{caches_of, pool_at};
+use super::used::UsedCache;
 use crate::commands::shown::explain_end;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use brindle_cache::Change;
 use clap::Args;
 use std::path::PathBuf;
@@ -45,7 +46,7 @@ EXAMPLES
 
 EXIT STATUS
   0  success
-  1  no cache is served there
+  1  no cache is served there; or dirty blocks stay on the SSD after do_sync=1, which is said
   2  wrong usage: no such setting, or a value that it can't have";
 
 /// Change a setting of a cache in use
@@ -88,7 +89,11 @@ pub(crate) fn set(command: &SetCommand) -> Result<ExitCode> {
     if let Some(mounted) = pool_at(&command.mountpoint) {
         let (name, value) = command.setting.split_once('=').context("must be NAME=VALUE")?;
         for (devid, _) in caches_of(&mounted)? {
-            mounted.set_cache(devid, name, value)?;
+            mounted.set_cache(devid, name, value).or_else(|error| {
+                let caches = caches_of(&mounted)?;
+                let lines = caches.into_iter().find(|(other, _)| *other == devid).map(|(_, lines)| lines);
+                explain_sync(&command.setting, error.into(), &lines.unwrap_or_default())
+            })?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -96,8 +101,18 @@ pub(crate) fn set(command: &SetCommand) -> Result<ExitCode> {
     if !lines_at(&command.mountpoint)?.iter().any(|(name, _)| name == "mode") {
         bail!("{}: the device that is shown there has no cache", command.mountpoint.display());
     }
-    client.send(&command.setting).with_context(|| command.setting.clone())?;
+    client
+        .send(&command.setting)
+        .or_else(|error| explain_sync(&command.setting, error.into(), &lines_at(&command.mountpoint)?))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The error of a setting; that of a cleaning that failed tells what waits.
+fn explain_sync(setting: &str, error: Error, lines: &[(String, String)]) -> Result<()> {
+    match UsedCache::of(lines).filter(|_| setting == "do_sync=1") {
+        Some(cache) => bail!("{setting}: {error}: {}", cache.waiting()),
+        None => Err(error.context(setting.to_owned())),
+    }
 }
 
 /// Runs `cache stop`.
@@ -110,10 +125,21 @@ pub(crate) fn stop(command: &StopCommand) -> Result<ExitCode> {
     };
     if find("mode") == Some("back") && find("fast_remove") != Some("1") {
         let cleaned = client.send("do_sync=1");
-        if !command.force {
-            cleaned.context("cannot clean the cache; with --force it ends as by a crash, and what was flushed stays on the SSD")?;
+        if let Err(error) = cleaned
+            && !command.force
+        {
+            let waiting = UsedCache::of(&lines_at(&command.mountpoint)?).map(|cache| cache.waiting());
+            return Err(anyhow!(
+                "cannot clean the cache; with --force it ends as by a crash, and what was flushed stays on the SSD: {error}; {}",
+                waiting.unwrap_or_default()
+            ));
         }
     }
+    let cache = UsedCache::of(&lines_at(&command.mountpoint)?);
     client.end(process, find("loop_device").map(PathBuf::from)).map_err(explain_end)?;
+    match cache.map_or(Ok(()), |cache| cache.check_closed()) {
+        Err(error) if command.force => tracing::warn!("{error}"),
+        closed => closed?,
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,14 +1,14 @@
 //! `cache create`: makes a cache.
 
-use super::contents::{check_apart, check_disk, check_ssd};
+use super::contents::{check_apart, check_disk, check_sole, check_ssd};
 use crate::commands::mount::machine_bytes;
-use crate::commands::usage::wrong_usage;
+use crate::commands::usage::{OrWrongUsage, wrong_usage};
 use anyhow::{Context, Result, bail};
 use brindle_cache::{
     ASSOCIATIVITY, BLOCK_BYTES, CreateOptions, DISK_ASSOCIATIVITY, HostClock, MEMORY_PER_SLOT, Mode, create,
     create_mirrored, planned_slots, planned_slots_mirrored,
 };
-use brindle_device::{FileDevice, WritableDevice, is_remote, open_device_to_write};
+use brindle_device::{Device, FileDevice, WritableDevice, is_remote, open_device_to_write};
 use clap::Args;
 use std::fs::File;
 use std::io::Read;
@@ -22,7 +22,7 @@ SIZES
   has 512 bytes to 1 MiB, a set has up to 32768 blocks; both are powers of two.
 
 MEMORY
-  A block of the cache takes 24 bytes of memory while it is in use: 6 MiB for each GiB of SSD with
+  A block of the cache takes 48 bytes of memory while it is in use: 12 MiB for each GiB of SSD with
   blocks of 4 KiB. A cache that needs more than a quarter of the machine's memory is refused unless
   forced.
 
@@ -38,7 +38,7 @@ EXAMPLES
 
 EXIT STATUS
   0  the cache is there
-  1  it could not be made, or the SSD holds a cache or a filesystem already
+  1  it could not be made, the SSD holds a cache or a filesystem already, or the disk has another cache
   2  wrong usage";
 
 /// Make a cache on an SSD for a disk
@@ -107,15 +107,6 @@ pub(crate) fn run(command: &CreateCommand) -> Result<ExitCode> {
     if let Some(adjacent) = command.disk_associativity {
         check_disk_associativity(adjacent, command.associativity)?;
     }
-    let others = [Some(command.disk.as_path()), command.mirror.as_deref()];
-    others.into_iter().flatten().try_for_each(|other| check_apart(&command.ssd, other))?;
-    let flash: Arc<dyn WritableDevice> = Arc::new(FileDevice::open_writable(&command.ssd)?);
-    // The SSD keeps the name, for `cache load` without it.
-    let disk = if is_remote(&command.disk) {
-        open_device_to_write(&command.disk)?
-    } else {
-        open_device_to_write(&std::path::absolute(&command.disk)?)?
-    };
     let options = CreateOptions {
         name: command.name.clone(),
         mode: command.mode,
@@ -126,11 +117,25 @@ pub(crate) fn run(command: &CreateCommand) -> Result<ExitCode> {
         is_forced: command.force,
         uuids: [random_uuid()?, random_uuid()?, random_uuid()?],
     };
-    let second = command.mirror.as_deref().map(FileDevice::open_writable).transpose()?;
-    let mirror = second.map(|device| Arc::new(device) as Arc<dyn WritableDevice>);
+    let checked = if command.mirror.is_some() { options.check_mirrored() } else { options.check() };
+    checked.or_wrong_usage()?;
+    let others = [Some(command.disk.as_path()), command.mirror.as_deref()];
+    others.into_iter().flatten().try_for_each(|other| check_apart(&command.ssd, other))?;
+    let open_ssd = |path: &PathBuf| -> Result<Arc<dyn WritableDevice>> {
+        Ok(Arc::new(FileDevice::open_writable(&std::path::absolute(path)?)?))
+    };
+    let flash = open_ssd(&command.ssd)?;
+    // The SSD keeps the name, for `cache load` without it.
+    let disk = if is_remote(&command.disk) {
+        open_device_to_write(&command.disk)?
+    } else {
+        open_device_to_write(&std::path::absolute(&command.disk)?)?
+    };
+    let mirror = command.mirror.as_ref().map(open_ssd).transpose()?;
     if !command.force {
         check_disk(&*disk)?;
         [Some(&flash), mirror.as_ref()].into_iter().flatten().try_for_each(|ssd| check_ssd(&**ssd))?;
+        check_sole(&*disk, &[Some(&*flash), mirror.as_deref()].map(|ssd| ssd.map(Device::name)))?;
     }
     let slots = match &mirror {
         None => planned_slots(&*flash, &*disk, &options)?,

@@ -1,7 +1,10 @@
 //! `cache destroy`: takes a cache off its SSD.
 
 use anyhow::{Result, bail};
-use brindle_cache::{CacheWord, DiskMark, destroy, disk_mark, inspect, remove_mark};
+use brindle_admin::health::find_ssds;
+use brindle_cache::{
+    CacheFacts, CacheWord, DestroyedCache, DiskMark, destroy, disk_mark, inspect, remove_mark,
+};
 use brindle_device::{FileDevice, WritableDevice, open_device, open_device_to_write};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -35,8 +38,30 @@ pub(crate) fn run(command: &DestroyCommand) -> Result<ExitCode> {
         unmark(&command.ssd, &mark, command.force)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let destroyed = destroy(&FileDevice::open_writable(&command.ssd)?, command.force)?;
+    let ssd = FileDevice::open_writable(&command.ssd)?;
+    let facts = inspect(&ssd).ok();
+    let destroyed = destroy(&ssd, command.force)?;
+    let rest = facts.filter(|facts| facts.mirror.is_some_and(|state| state != "alone"));
+    let rest = match rest {
+        Some(facts) => {
+            let gone = std::path::absolute(&command.ssd)?.display().to_string();
+            ssds_of(facts.uuid, &gone, Path::new(&facts.disk), |facts| facts.mirror != Some("behind"))?
+        }
+        None => Vec::new(),
+    };
+    tell_losses(&destroyed, &rest);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says what a disk lacks now; the other SSD of a mirror may have all of it.
+fn tell_losses(destroyed: &DestroyedCache, rest: &[String]) {
     let disk = destroyed.disk.as_deref().unwrap_or("its disk");
+    if let [other, ..] = rest {
+        tracing::warn!(
+            "the cache goes on with {other}, the other SSD of the mirror, which has what {disk} lacks; `brindle cache mirror` gives it a second one"
+        );
+        return;
+    }
     match destroyed.lost_bytes {
         Some(0) => {}
         Some(bytes) => tracing::warn!("{bytes} bytes that {disk} lacks are lost"),
@@ -45,7 +70,6 @@ pub(crate) fn run(command: &DestroyCommand) -> Result<ExitCode> {
     if destroyed.is_veiled {
         tracing::warn!("{disk} bears the mark of the cache, which `brindle cache destroy --force` takes off");
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Takes the mark off a disk.
@@ -58,16 +82,13 @@ fn unmark(disk: &Path, mark: &DiskMark, is_forced: bool) -> Result<()> {
         );
     }
     let device = open_device_to_write(disk)?;
-    let holds = |path: &Path| {
-        let found = FileDevice::open(path).ok().and_then(|device| inspect(&device).ok());
-        found.is_some_and(|cache| cache.uuid == mark.uuid)
-    };
-    let word = CacheWord::parse(Path::new(&format!("cache:{ssd}:{}", disk.display())))?;
-    let ssds = word.into_iter().flat_map(|word| [Some(word.flash), word.mirror]).flatten();
-    if ssds.chain([PathBuf::from(ssd)]).any(|path| holds(&path)) {
+    let there = ssds_of(mark.uuid, ssd, disk, |_| true)?;
+    if !there.is_empty() {
+        let (has, they) = if there.len() > 1 { ("have", "they are") } else { ("has", "it is") };
         bail!(
-            "{} needs the blocks on {ssd}, its SSD, which is there: load the cache and stop it, or destroy it first",
-            disk.display()
+            "{} needs the blocks that {} {has}, of the cache {name}: {they} there. Load the cache and stop it, or destroy it first",
+            disk.display(),
+            there.join(" and ")
         );
     }
     remove_mark(&*device as &dyn WritableDevice)?;
@@ -77,4 +98,20 @@ fn unmark(disk: &Path, mark: &DiskMark, is_forced: bool) -> Result<()> {
         disk.display()
     );
     Ok(())
+}
+
+/// SSDs that hold a cache: those that its mark names, block devices, and files beside these and the disk.
+fn ssds_of(
+    uuid: [u8; 16],
+    ssd: &str,
+    disk: &Path,
+    is_wanted: impl Fn(&CacheFacts) -> bool,
+) -> Result<Vec<String>> {
+    let word = CacheWord::parse(Path::new(&format!("cache:{ssd}:{}", disk.display())))?;
+    let mut named: Vec<PathBuf> =
+        word.into_iter().flat_map(|word| [Some(word.flash), word.mirror]).flatten().collect();
+    named.push(std::path::absolute(disk)?);
+    let named: Vec<&Path> = named.iter().map(PathBuf::as_path).collect();
+    let found = find_ssds(&named, |_, facts| facts.uuid == uuid && is_wanted(facts));
+    Ok(found.into_iter().map(|(path, _)| path.display().to_string()).collect())
 }

@@ -15,8 +15,9 @@ use std::sync::Arc;
 
 const MANUAL: &str = "\
 THE DIRECTORY
-  shows three files: disk, the cached disk; status, settings and counters as text; and control, which
-  takes what `brindle cache set` writes. All are for the user that loaded the cache.
+  shows four files: disk, the cached disk; status, settings and counters as text; control, which takes
+  what `brindle cache set` writes; and activity, which is empty but for modelled disks. All are for the
+  user that loaded the cache.
 
 AFTER A CRASH
   Everything that was flushed is there. Clean blocks are cached anew, as the disk may have newer ones.
@@ -96,6 +97,7 @@ impl LoadCommand {
     fn place(&self) -> Result<Place> {
         if let (Some(disk), Some(mountpoint)) = (&self.disk, &self.mountpoint) {
             check_apart(&self.ssd, disk)?;
+            check_unused(mountpoint)?;
             return Ok(Place { disk: disk.clone(), mountpoint: mountpoint.clone() });
         }
         let ssd = self.ssd.display();
@@ -114,8 +116,23 @@ impl LoadCommand {
         }
         let mountpoint = runtime_directory()?.join("brindle/cache").join(file_name(&facts.name)?);
         std::fs::create_dir_all(&mountpoint).with_context(|| mountpoint.display().to_string())?;
+        check_unused(&mountpoint)?;
         Ok(Place { disk, mountpoint })
     }
+}
+
+/// Refuses a directory in which a cache is served already, which the new one would hide.
+fn check_unused(mountpoint: &Path) -> Result<()> {
+    let Ok(status) = Client::of_any(mountpoint).and_then(|client| client.status_text()) else {
+        return Ok(());
+    };
+    let find = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("a device");
+    bail!(
+        "{}: {} is served there already (SSD {}): `brindle cache stop` ends it; or give DISK and another MOUNTPOINT",
+        mountpoint.display(),
+        find("name "),
+        find("ssd ")
+    )
 }
 
 /// Directory of things that end with the system's run.
@@ -157,21 +174,31 @@ fn serve(command: &LoadCommand) -> Result<ExitCode> {
     let word = CacheWord { flash: command.ssd.clone(), mirror: command.mirror.clone(), disk: place.disk };
     let signals = EndSignals::new()?;
     let cache = Arc::new(load_files(&word, command.force)?);
+    let shown = show_until_stopped(&cache, &place.mountpoint, command.attach, signals);
+    // Also if it was not shown: the disk is not to keep the mark.
+    let closed = cache.close();
+    shown?;
+    Ok(closed.map(|()| ExitCode::SUCCESS)?)
+}
+
+/// Shows a cache in a directory until it is stopped.
+fn show_until_stopped(
+    cache: &Arc<Cache>,
+    mountpoint: &Path,
+    is_attached: bool,
+    signals: EndSignals,
+) -> Result<()> {
     cache.veil()?;
-    guard_disk(&cache);
-    let keeper = CacheKeeper::start(&cache).context("cannot start the thread that cleans")?;
-    let (shown, commanded) = (Arc::clone(&cache), Arc::clone(&cache));
+    guard_disk(cache);
+    let _keeper = CacheKeeper::start(cache).context("cannot start the thread that cleans")?;
+    let (shown, commanded) = (Arc::clone(cache), Arc::clone(cache));
     let device = ShownDevice::new(
-        Arc::clone(&cache) as Arc<dyn WritableDevice>,
+        Arc::clone(cache) as Arc<dyn WritableDevice>,
         move |loop_device| status_text(shown.status().lines(), loop_device),
         move |line| carry_out(&commanded, line),
     );
     let name = cache.status().name;
-    let (mountpoint, is_attached) = (&*place.mountpoint, command.attach);
-    show_until_end(device, Showing { mountpoint, name, subtype: SUBTYPE, is_attached }, signals)?;
-    drop(keeper);
-    cache.close()?;
-    Ok(ExitCode::SUCCESS)
+    show_until_end(device, Showing { mountpoint, name, subtype: SUBTYPE, is_attached }, signals)
 }
 
 /// Carries out a line of the control file.

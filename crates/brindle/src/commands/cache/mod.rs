@@ -9,6 +9,9 @@ mod load;
 mod mirror;
 mod served;
 mod stat;
+mod used;
+
+pub(crate) use used::UsedCache;
 
 use anyhow::Result;
 use clap::Subcommand;

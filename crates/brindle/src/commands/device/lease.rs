@@ -2,7 +2,7 @@
 
 use crate::commands::companions::with_others;
 use crate::commands::holder;
-use crate::commands::pool::open_devices;
+use crate::commands::pool::look_at_devices;
 use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
@@ -50,7 +50,7 @@ pub(crate) fn run(command: &LeaseCommand) -> Result<ExitCode> {
         break_leases(&devices.collect::<Result<Vec<_>, _>>()?)?
     } else {
         let paths: Vec<&Path> = named.iter().map(PathBuf::as_path).collect();
-        let devices = open_devices(&paths)?;
+        let devices = look_at_devices(&paths)?;
         let found = find_leases(devices.iter().map(|device| device.as_ref() as &dyn Device));
         found.into_iter().filter(|found| found.record.is_held()).collect()
     };

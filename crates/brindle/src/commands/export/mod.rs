@@ -4,6 +4,7 @@ mod mounted;
 mod pool_file;
 mod tls;
 
+use crate::commands::in_use::name_served;
 use crate::commands::path::PathOption;
 use crate::commands::pool::PoolOptions;
 use crate::commands::usage::wrong_usage;
@@ -72,7 +73,8 @@ EXAMPLES
 
 EXIT STATUS
   0  ended by a signal, everything durable
-  1  the device, the socket or the port can't be had, or the last flush failed
+  1  the device, the socket or the port can't be had, or the last flush failed; or dirty blocks of a cache
+     did not get to its disk, which is said
   2  wrong usage";
 
 const USAGE: &str = "brindle export <--socket PATH|--port N|--mount DIR> [OPTIONS] <DEVICE>...";
@@ -120,7 +122,9 @@ pub(crate) fn run(command: &ExportCommand) -> Result<ExitCode> {
         None => serve(command),
     };
     // A cache is left with all of it on its disk.
-    close_all();
+    if !close_all() && code.is_ok() {
+        return Ok(ExitCode::FAILURE);
+    }
     code
 }
 
@@ -184,7 +188,7 @@ fn open(command: &ExportCommand) -> Result<Opened> {
     };
     if is_no_path(path) {
         let target = if command.read_only {
-            Target::Read(open_device(path)?)
+            Target::Read(open_device(path).map_err(|error| name_served(path, error))?)
         } else {
             Target::Write(open_device_to_write(path)?)
         };

@@ -4,7 +4,7 @@ use crate::commands::health::{self, AllHealth, Health};
 use crate::commands::holder;
 use crate::commands::in_use::warn_if_used;
 use crate::commands::no_pool::without_pool;
-use crate::commands::pool::{log_devices, open_devices, open_mounted_pool};
+use crate::commands::pool::{log_devices, look_at_devices, open_mounted_pool};
 use crate::damage;
 use crate::format::{UnitMode, UnitOptions};
 use crate::options::JsonOption;
@@ -12,7 +12,7 @@ use crate::output;
 use anyhow::{Error, Result, anyhow, bail};
 use brindle_admin::health::{FoundPool, btrfs_devices, on_block_devices, on_devices, on_mounts};
 use brindle_admin::{AdminError, Mounted, Reach, Uuid};
-use brindle_cache::{is_no_path, open_device};
+use brindle_cache::{is_no_path, look_at_device};
 use brindle_care::device::LeaseFound;
 use brindle_fs::AllocationHint;
 use brindle_ondisk::{Item, Node, NodeExpectation, Superblock};
@@ -191,7 +191,7 @@ impl Shown {
             if path.as_os_str().is_empty() {
                 continue;
             }
-            match open_device(&path) {
+            match look_at_device(&path) {
                 Ok(_) => there.push(path.clone()),
                 Err(error) => {
                     failed.get_or_insert((info.devid, error));
@@ -224,7 +224,7 @@ impl Shown {
             Err(error) => error.downcast::<TreeError>()?,
         };
         let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
-        let volume = Volume::open(open_devices(&paths)?, &OpenOptions::default()).map_err(without_pool)?;
+        let volume = Volume::open(look_at_devices(&paths)?, &OpenOptions::default()).map_err(without_pool)?;
         add_devices(&volume);
         warn(&volume);
         log_devices(&volume);

@@ -4,7 +4,7 @@ use crate::dump::{print_superblock, superblock_json};
 use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Context, Result, bail};
-use brindle_cache::open_device;
+use brindle_cache::look_at_device;
 use brindle_device::Device;
 use brindle_ondisk::{SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64};
 use clap::Args;
@@ -71,7 +71,7 @@ pub(crate) fn run(command: &DumpSuperCommand) -> Result<ExitCode> {
     }
     let mut out = output::stdout();
     for path in &command.devices {
-        let device = open_device(path)?;
+        let device = look_at_device(path)?;
         for offset in offsets(command) {
             if let Some(copy) = read_copy(&*device, offset, command)? {
                 writeln!(out, "superblock: bytenr={offset}, device={}", copy.device)?;
@@ -89,7 +89,7 @@ pub(crate) fn run(command: &DumpSuperCommand) -> Result<ExitCode> {
 fn run_json(command: &DumpSuperCommand) -> Result<ExitCode> {
     let mut values = Vec::new();
     for path in &command.devices {
-        let device = open_device(path)?;
+        let device = look_at_device(path)?;
         for offset in offsets(command) {
             if let Some(copy) = read_copy(&*device, offset, command)? {
                 values.push(superblock_json(&copy.superblock, &copy.device, copy.offset, command.full));

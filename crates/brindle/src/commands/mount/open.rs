@@ -4,7 +4,7 @@ use super::ending::Patience;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::{greet, open_filesystem, open_shown, open_to_read, open_writable};
 use anyhow::{Context, Result};
-use brindle_cache::{open_device_to_write, open_device_with_claim, path_of};
+use brindle_cache::{open_pool_device_to_write, open_pool_device_with_claim, path_of};
 use brindle_device::{Claim, DeviceError, WritableDevice};
 use brindle_fs::{Filesystem, FsError, PlacementClass, TreeError, tree_name};
 use brindle_volume::VolumeError;
@@ -111,11 +111,11 @@ fn writable(devices: &[(PathBuf, Option<PlacementClass>)], options: &MountOption
     for index in order {
         let (path, class) = &devices[index];
         let device = if index == 0 {
-            let (device, its_claim) = patient(path, &patience, open_device_with_claim)?;
+            let (device, its_claim) = patient(path, &patience, open_pool_device_with_claim)?;
             claim = its_claim;
             device
         } else {
-            patient(path, &patience, open_device_to_write)?
+            patient(path, &patience, open_pool_device_to_write)?
         };
         options.write.classes.extend(class.map(|class| (device.name().to_owned(), class)));
         opened[index] = Some(device);

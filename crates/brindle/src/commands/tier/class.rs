@@ -11,7 +11,7 @@ use crate::output;
 use anyhow::{Context, Result, bail};
 use brindle_admin::Reach;
 use brindle_admin::tier::ClassifiedDevice;
-use brindle_cache::open_device_to_write;
+use brindle_cache::open_pool_device_to_write;
 use brindle_device::WritableDevice;
 use brindle_policy::class::{ClassesProblem, DeviceClasses};
 use brindle_policy::placement::PlacementClass;
@@ -175,7 +175,7 @@ fn set(command: &SetCommand) -> Result<()> {
     }
     // It is opened to be written, which needs the devices alone.
     drop(facts);
-    let open = |path: &PathBuf| -> Result<Arc<dyn WritableDevice>> { Ok(open_device_to_write(path)?) };
+    let open = |path: &PathBuf| -> Result<Arc<dyn WritableDevice>> { Ok(open_pool_device_to_write(path)?) };
     let devices = with_others(&command.pool).iter().map(open).collect::<Result<Vec<_>>>()?;
     let filesystem = open_writable(devices, &MountOptions::parse::<String>(&[])?)?;
     filesystem.pool().set_classes(&classes)?;

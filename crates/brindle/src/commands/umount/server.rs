@@ -5,9 +5,10 @@
 //! does a mount that was detached while files were open there.
 
 use super::holders::{name_of, processes};
+use crate::commands::cache::UsedCache;
 use crate::commands::filesystem::sync_what_fits;
 use anyhow::{Result, bail};
-use brindle_admin::Mounted;
+use brindle_admin::{ControlError, Mounted};
 use brindle_uapi::mount_table::{self, Mount};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -21,6 +22,19 @@ use std::time::{Duration, Instant};
 pub(super) struct Server {
     handle: OwnedFd,
     process: u32,
+    /// Failure to write everything while the mount was there.
+    unsynced: Option<ControlError>,
+    /// Caches among the devices, which it closes at its end.
+    caches: Vec<UsedCache>,
+}
+
+/// State in which everything is on the devices.
+#[derive(PartialEq, Eq)]
+enum Settled {
+    /// The server has ended.
+    Ended,
+    /// The filesystem is mounted at another place too.
+    Synced,
 }
 
 /// The time between two looks for other mounts while the server is waited for.
@@ -35,23 +49,35 @@ impl Server {
     pub(super) fn of(path: &Path) -> Option<Self> {
         let mounted = Mounted::open(path).ok()?;
         let info = mounted.server().ok()?;
-        if info.is_writable != 0
-            && let Err(error) = sync_what_fits(&mounted, path)
-        {
-            tracing::warn!("{error}");
-        }
+        let is_writable = info.is_writable != 0;
+        let unsynced = if is_writable { sync_what_fits(&mounted, path).err() } else { None };
+        let caches = if is_writable { mounted.caches().unwrap_or_default() } else { Vec::new() };
+        let caches = caches.iter().filter_map(|(_, lines)| UsedCache::of(lines)).collect();
         let process = Pid::from_raw(info.process.cast_signed())?;
         let handle = pidfd_open(process, PidfdFlags::empty()).ok()?;
-        Some(Self { handle, process: info.process })
+        Some(Self { handle, process: info.process, unsynced, caches })
     }
 
     /// Waits until all that was written is on the devices: until its end, or, where something else keeps the filesystem
-    /// mounted, for a sync.
+    /// mounted, for a sync. Fails if some of it did not get there.
     pub(super) fn settle(self, unmounted: &Mount) -> Result<()> {
+        if self.wait(unmounted)? == Settled::Ended {
+            self.caches.iter().try_for_each(UsedCache::check_closed)?;
+        }
+        match self.unsynced {
+            None => Ok(()),
+            Some(error) => bail!(
+                "{}: unmounted, but not all that was written is on the devices: {error}",
+                unmounted.mountpoint.display()
+            ),
+        }
+    }
+
+    fn wait(&self, unmounted: &Mount) -> Result<Settled> {
         let here =
             || mount_table::read().unwrap_or_default().into_iter().find(|mount| mount.is_of(unmounted));
         if let Some(other) = here() {
-            return sync(&other.mountpoint);
+            return sync(&other.mountpoint).map(|()| Settled::Synced);
         }
         let began = Instant::now();
         while !self.ends_within(PAUSE) {
@@ -61,7 +87,8 @@ impl Server {
                     unmounted.mountpoint.display(),
                     name_of(process)
                 );
-                return sync(&Path::new(&format!("/proc/{process}/root")).join(mountpoint));
+                let other = Path::new(&format!("/proc/{process}/root")).join(mountpoint);
+                return sync(&other).map(|()| Settled::Synced);
             }
             match is_connected(unmounted) {
                 // It makes its last commit.
@@ -70,7 +97,7 @@ impl Server {
                 _ => self.explain(unmounted)?,
             }
         }
-        Ok(())
+        Ok(Settled::Ended)
     }
 
     fn explain(&self, unmounted: &Mount) -> Result<()> {
