@@ -8,7 +8,7 @@ use crate::commands::examination_bar::Bar;
 use crate::commands::in_use::warn_if_used;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::no_pool::without_pool;
-use crate::commands::pool::{explain_missing, open_to_look, warn_of_leases};
+use crate::commands::pool::{all_named, explain_missing, open_to_look, warn_of_leases};
 use crate::commands::rescue::consent::ConsentOptions;
 use crate::commands::usage::wrong_usage;
 use crate::damage;

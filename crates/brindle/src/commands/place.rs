@@ -66,11 +66,10 @@ fn open(paths: &[PathBuf], options: &MountOptions) -> Result<OpenPool> {
 /// The filesystem on these devices, to be written.
 pub(crate) fn open_devices_to_write(paths: &[PathBuf], options: &MountOptions) -> Result<Filesystem> {
     refuse_twice(paths.iter().map(PathBuf::as_path))?;
-    let others = if options.degraded { Vec::new() } else { others(paths) };
-    let devices = paths
-        .iter()
-        .chain(&others)
-        .map(|path| open_pool_device_to_write(path))
-        .collect::<Result<Vec<_>, _>>()?;
+    open_named_to_write(&with_wanted(paths, options), options)
+}
+
+fn open_named_to_write(paths: &[PathBuf], options: &MountOptions) -> Result<Filesystem> {
+    let devices = paths.iter().map(|path| open_pool_device_to_write(path)).collect::<Result<Vec<_>, _>>()?;
     open_writable(devices, options)
 }

@@ -221,15 +221,21 @@ pub(crate) fn warn_of_missing(volume: &Volume) {
 /// Opens a pool to look into it: missing devices are no obstacle as long as all metadata can be read.
 pub(crate) fn open_pool(paths: &[PathBuf]) -> Result<Pool> {
     refuse_twice(paths.iter().map(PathBuf::as_path))?;
-    let named = with_others(paths);
-    let paths: Vec<&Path> = named.iter().map(PathBuf::as_path).collect();
+    let all = with_others(paths);
+    let all: Vec<&Path> = all.iter().map(PathBuf::as_path).collect();
     let mount = MountOptions::default();
-    let pool = open_rescued_pool(open_to_look(&paths, &mount)?, &paths, &mount)?;
+    let pool = open_rescued_pool(open_to_look(&all, &mount)?, &all, &mount);
+    let pool = pool.map_err(|error| of_tree(error, &all))?;
+    if let Some(lost) = pool.volume().lost_metadata() {
+        return Err(of_tree(TreeError::from(lost).into(), &all));
+    }
+    warn_of_missing(pool.volume());
     warn_of_writers(pool.volume());
     Ok(pool)
 }
 
-/// The same without a warning if others write the pool, and for a short look: of a pool that was named by its mount, that is known.
+/// The same without a warning of missing devices, or if others write the pool, and for a short look: of a pool that was named by its
+/// mount, that is known. What is lost is an error where it is read.
 pub(crate) fn open_mounted_pool(paths: &[PathBuf]) -> Result<Pool> {
     let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
     open_rescued_pool(look_at_devices(&paths)?, &paths, &MountOptions::default())
@@ -255,7 +261,9 @@ impl InspectOptions {
         }
         let named = all_named(devices, &options)?;
         let paths: Vec<&Path> = named.iter().map(PathBuf::as_path).collect();
-        let pool = open_rescued_pool(open_to_look(&paths, &options)?, &paths, &options)?;
+        let pool = open_rescued_pool(open_to_look(&paths, &options)?, &paths, &options);
+        let pool = pool.map_err(|error| of_tree(error, &paths))?;
+        warn_of_missing(pool.volume());
         warn_of_writers(pool.volume());
         Ok(pool)
     }

@@ -4,7 +4,7 @@ use crate::commands::health::{self, AllHealth, Health};
 use crate::commands::holder;
 use crate::commands::in_use::warn_if_used;
 use crate::commands::no_pool::without_pool;
-use crate::commands::pool::{log_devices, look_at_devices, open_mounted_pool};
+use crate::commands::pool::{log_devices, look_at_devices, open_mounted_pool, warn_of_missing};
 use crate::damage;
 use crate::format::{UnitMode, UnitOptions};
 use crate::options::JsonOption;

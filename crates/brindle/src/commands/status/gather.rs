@@ -157,7 +157,7 @@ fn judge(found: FoundPool) -> Judged {
             });
             match health {
                 Ok(health) => Judged::new(health, holder_of(paths.iter().map(PathBuf::as_path)), None),
-                Err(error) => Judged::Unknown(unreadable(fsid.to_string(), &paths, &explain(&error))),
+                Err(error) => Judged::Unknown(unreadable(fsid.to_string(), &paths, &error)),
             }
         }
         FoundPool::ServerGone(path) => server_gone(&path),
