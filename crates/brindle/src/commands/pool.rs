@@ -224,7 +224,7 @@ pub(crate) fn open_pool(paths: &[PathBuf]) -> Result<Pool> {
     let all = with_others(paths);
     let all: Vec<&Path> = all.iter().map(PathBuf::as_path).collect();
     let mount = MountOptions::default();
-    let pool = open_rescued_pool(open_to_look(&all, &mount)?, &all, &mount);
+    let pool = open_rescued_pool(open_to_look(&all, &mount)?, &mount);
     let pool = pool.map_err(|error| of_tree(error, &all))?;
     if let Some(lost) = pool.volume().lost_metadata() {
         return Err(of_tree(TreeError::from(lost).into(), &all));
@@ -238,7 +238,7 @@ pub(crate) fn open_pool(paths: &[PathBuf]) -> Result<Pool> {
 /// mount, that is known. What is lost is an error where it is read.
 pub(crate) fn open_mounted_pool(paths: &[PathBuf]) -> Result<Pool> {
     let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
-    open_rescued_pool(look_at_devices(&paths)?, &paths, &MountOptions::default())
+    open_rescued_pool(look_at_devices(&paths)?, &MountOptions::default())
 }
 
 /// Options of commands that look into trees.
@@ -261,7 +261,7 @@ impl InspectOptions {
         }
         let named = all_named(devices, &options)?;
         let paths: Vec<&Path> = named.iter().map(PathBuf::as_path).collect();
-        let pool = open_rescued_pool(open_to_look(&paths, &options)?, &paths, &options);
+        let pool = open_rescued_pool(open_to_look(&paths, &options)?, &options);
         let pool = pool.map_err(|error| of_tree(error, &paths))?;
         warn_of_missing(pool.volume());
         warn_of_writers(pool.volume());
@@ -270,7 +270,7 @@ impl InspectOptions {
 }
 
 /// Opens a pool without regard to missing devices.
-fn open_rescued_pool(devices: Vec<Arc<dyn Device>>, paths: &[&Path], mount: &MountOptions) -> Result<Pool> {
+fn open_rescued_pool(devices: Vec<Arc<dyn Device>>, mount: &MountOptions) -> Result<Pool> {
     let mut options = brindle_tree::OpenOptions::default();
     (options.volume.degraded, options.volume.rescue) = (true, mount.rescue);
     let pool = Pool::open(devices, &options).map_err(|error| match error {
