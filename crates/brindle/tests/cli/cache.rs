@@ -438,6 +438,7 @@ fn disk_that_grows_is_shown_at_its_new_size() {
         .open(pair.at("disk"))
         .and_then(|disk| disk.set_len(96 << 20))
         .expect("sparse");
+    brindle_succeeds(pair.cache(&["grow"]));
     brindle_succeeds(pair.cache(&["stop"]));
     assert_eq!(byte_at(&pair.at("disk"), 80 << 20), 7);
 }
