@@ -129,7 +129,7 @@ fn hints_are_shown_and_set_on_devices_and_on_mounts() {
     let others = format!("device={disk2},device={ssd}");
     brindle_prints(["-q", "property", "set", "-o", &others, disk1, "allocation_hint", "DATA_ONLY"]);
     assert_eq!(get(disk1), line(2, disk1, "DATA_ONLY"));
-    let said = brindle_fails(1, ["-q", "property", "set", "-o", &others, disk1, "allocation_hint", "WARM"]);
+    let said = brindle_fails(2, ["-q", "property", "set", "-o", &others, disk1, "allocation_hint", "WARM"]);
     assert!(said.contains("METADATA_ONLY"), "{said}");
 
     pool.mount("rw", [""; 3]);
@@ -142,7 +142,7 @@ fn hints_are_shown_and_set_on_devices_and_on_mounts() {
     let one = brindle_prints(["property", "get", "--devid", "3", text(&place), "allocation_hint"]);
     assert_eq!(one, all[2]);
     brindle_fails(1, ["property", "get", "--devid", "9", text(&place), "allocation_hint"]);
-    brindle_fails(1, ["property", "set", text(&place), "allocation_hint", "DATA_ONLY"]);
+    brindle_fails(2, ["property", "set", text(&place), "allocation_hint", "DATA_ONLY"]);
     pool.unmount();
     assert_eq!([ssd, disk1, disk2].map(get), all);
     brindle_prints(["-q", "check", disk1, disk2, ssd]);

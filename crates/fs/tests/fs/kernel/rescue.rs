@@ -194,13 +194,13 @@ fn read_by_kernel(images: &[PathBuf], options: &str) -> Option<Files> {
     loops.iter().for_each(|device| options.extend([",device=", device]));
     let target = [Path::new(&loops[0]), place.path()];
     let mounted = try_run("mount", ["-t", "btrfs", "-o", &options], target).is_ok();
-    run("losetup", ["-d"], &loops);
     let files = mounted.then(|| read_all(place.path()));
     if mounted {
         patiently(|| try_run("umount", [""; 0], [place.path()])).expect("unmounted");
     }
-    // Or it would take the next copies for the same pool.
-    try_run("btrfs", ["device", "scan", "--forget"], [""; 0]).ok();
+    // Or it would take the next copies for the same pool. Those of other tests are about to be mounted.
+    try_run("btrfs", ["device", "scan", "--forget"], &loops).ok();
+    run("losetup", ["-d"], &loops);
     files
 }
 
