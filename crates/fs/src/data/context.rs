@@ -10,11 +10,14 @@ use crate::write_options::{Host, WriteOptions};
 use brindle_ondisk::RootId;
 use brindle_sync::{Mutex, MutexGuard, Rank, Ranked};
 use brindle_tree::QuotaClaim;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+/// Upper bound on the files that stay in memory for a failure that no handle has reported.
+const UNREPORTED_MAX: usize = 1024;
 
 /// Context common to all files.
 #[derive(Debug)]
@@ -43,6 +46,8 @@ struct Losses {
     untold: Option<Loss>,
     /// The first of each subvolume.
     first: BTreeMap<RootId, Loss>,
+    /// Files whose last failure no handle has reported, the oldest first: they stay in memory for one that is opened later.
+    unreported: VecDeque<Arc<Inode>>,
 }
 
 /// Files with dirty data, the one that has had some for the longest time first.
@@ -178,11 +183,21 @@ impl DataContext {
     }
 
     /// Contents of a file were lost.
-    pub(crate) fn note_loss(&self, file: InodeId, why: &Arc<FsError>) {
+    pub(crate) fn note_loss(&self, inode: &Arc<Inode>, why: &Arc<FsError>) {
         let mut losses = self.losses.lock();
-        let loss = || (file, Arc::clone(why));
+        let loss = || (inode.id(), Arc::clone(why));
         losses.untold.get_or_insert_with(loss);
-        losses.first.entry(file.tree).or_insert_with(loss);
+        losses.first.entry(inode.id().tree).or_insert_with(loss);
+        losses.unreported.retain(|kept| !Arc::ptr_eq(kept, inode));
+        if losses.unreported.len() == UNREPORTED_MAX {
+            losses.unreported.pop_front();
+        }
+        losses.unreported.push_back(Arc::clone(inode));
+    }
+
+    /// A handle has reported the last failure of a file.
+    pub(crate) fn forget_unreported(&self, inode: &Arc<Inode>) {
+        self.losses.lock().unreported.retain(|kept| !Arc::ptr_eq(kept, inode));
     }
 
     /// The first loss since the last call.

@@ -18,7 +18,6 @@ use brindle_sync::Rank;
 use brindle_tree::{Tree, TreeError};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Upper bounds on the contents handed to the devices at once: bytes, and extents.
 const GROUP_BYTES: u64 = EXTENT_MAX_BYTES;
@@ -84,14 +83,10 @@ impl FileData {
     }
 
     pub(crate) fn take_error(&self, file: &OpenFile) -> Result<(), FsError> {
-        let memory = file.inode().data.memory();
-        let known = file.known_failures.swap(memory.failures, Ordering::Relaxed);
-        match &memory.failure {
-            Some(why) if known < memory.failures => {
-                Err(FsError::WriteBack { file: file.id(), why: Arc::clone(why) })
-            }
-            _ => Ok(()),
-        }
+        let mut memory = file.inode().data.memory();
+        let Some(why) = memory.failures.report(&file.known_failures) else { return Ok(()) };
+        self.context.forget_unreported(file.inode());
+        Err(FsError::WriteBack { file: file.id(), why })
     }
 
     /// Lets a writer of a file write back if too much is dirty: one does at half of the limit, all wait at the limit. Errors
@@ -193,9 +188,8 @@ impl FileData {
         };
         if let Some(why) = &failed {
             self.stop_if_write_failed(inode.id(), why);
-            memory.failures += 1;
-            memory.failure = Some(Arc::clone(why));
-            self.context.note_loss(inode.id(), why);
+            memory.failures.note(Arc::clone(why));
+            self.context.note_loss(inode, why);
             // What is lost must not keep the file for dirty.
             memory.times.changed = None;
         }

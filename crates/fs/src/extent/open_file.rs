@@ -15,14 +15,14 @@ pub struct OpenFile {
     id: InodeId,
     inode: InodeHold,
     cache: Mutex<ExtentCache>,
-    /// Number of failed writebacks of the file that this handle has reported.
+    /// Number of failed writebacks of the file that this handle has reported, or that were reported before it was opened.
     pub(crate) known_failures: AtomicU64,
 }
 
 impl OpenFile {
     /// An open file of an inode whose contents are loaded.
     pub(crate) fn new(id: InodeId, inode: InodeHold) -> Self {
-        let known_failures = inode.data.memory().failures.into();
+        let known_failures = inode.data.memory().failures.reported().into();
         Self { id, inode, cache: Mutex::default(), known_failures }
     }
 

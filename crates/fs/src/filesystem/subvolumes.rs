@@ -230,7 +230,7 @@ mod tests {
             (id, fs.create(root, b"file", &new).expect("room").id)
         });
         let why = Arc::new(FsError::NotFound(b"what was to be written".to_vec()));
-        fs.parts.data.context.note_loss(lost.1, &why);
+        fs.parts.data.context.note_loss(&fs.parts.core.inode(lost.1), &why);
         fs.sync().expect_err("told once, to whoever syncs everything");
         fs.sync().expect("told once");
         let error = fs.finish_received(lost.0, Uuid([7; 16]), 5).expect_err("contents are lost");

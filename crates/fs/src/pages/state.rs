@@ -29,7 +29,7 @@
 //! when the writeback began, and an fsync that waits for the writeback promises it.
 
 use crate::attributes::{Attributes, InodeId};
-use crate::error::FsError;
+use crate::pages::failures::Failures;
 use crate::pages::ranges::{DirtyRanges, copy_shared};
 use crate::pages::times::Times;
 use crate::pages::unallocated::Unallocated;
@@ -83,9 +83,8 @@ pub(crate) struct Memory {
     pub(crate) queued: Option<u64>,
     /// True if it was truncated to nothing since its last close.
     pub(crate) is_emptied: bool,
-    /// Number of failed writebacks, and the reason of the last one.
-    pub(crate) failures: u64,
-    pub(crate) failure: Option<Arc<FsError>>,
+    /// Failed writebacks.
+    pub(crate) failures: Failures,
 }
 
 /// A piece that is being written back.

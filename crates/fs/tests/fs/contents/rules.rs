@@ -263,6 +263,44 @@ fn a_failed_writeback_is_reported_once_to_each_handle_and_ends_all_writing() {
     bench.assert_clean("after a failure");
 }
 
+#[test]
+fn a_failure_that_no_handle_has_reported_is_reported_by_one_that_is_opened_later() {
+    let bench = Bench::new(&Setup::default());
+    let id = {
+        let filesystem = bench.open();
+        let id = create(&filesystem, 0, InodeFlags::NODATACOW | InodeFlags::NODATASUM);
+        let file = filesystem.open_file(id).expect("opens");
+        // Extents of several leaves.
+        for extent in 0..1000 {
+            filesystem.write(&file, extent << 16, &[1; 4096]).expect("room");
+        }
+        filesystem.close_file(file).expect("closes");
+        filesystem.shutdown().expect("durable");
+        id
+    };
+    let (filesystem, device) = bench.open_faulty();
+    let file = filesystem.open_file(id).expect("opens");
+    filesystem.write(&file, 500 << 16, &[2; 4096]).expect("into memory");
+    filesystem.close_file(file).expect("closes");
+    // The leaf that tells of the extent is not in memory yet.
+    device.inject(Fault::ReadsFrom { number: device.counts().reads });
+    filesystem.write_back_all(None).expect_err("the device fails");
+    device.heal();
+    assert!(filesystem.is_writable(), "{:?}", filesystem.pool().read_only_reason());
+    let [first, second] = [(); 2].map(|()| filesystem.open_file(id).expect("opens"));
+    for handle in [&first, &second] {
+        let error = filesystem.sync_file(handle).expect_err("contents were lost");
+        assert!(matches!(error, FsError::WriteBack { .. }), "{error}");
+        filesystem.sync_file(handle).expect("reported already");
+    }
+    let late = filesystem.open_file(id).expect("opens");
+    filesystem.sync_file(&late).expect("reported before it was opened");
+    drop((first, second, late));
+    filesystem.shutdown().expect_err("a sync of everything reports it as well");
+    drop(filesystem);
+    bench.assert_clean("after a failure");
+}
+
 /// Start and length of an extent of a file, in units of 64 KiB, and whether it is preallocated.
 type ExtentAt = (u64, u64, bool);
 
