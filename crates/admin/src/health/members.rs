@@ -2,10 +2,11 @@
 
 use super::find::{block_devices, btrfs_devices};
 use crate::pool::{AdminError, DeviceIdentity};
-use brindle_ondisk::{DevId, Uuid};
+use brindle_cache::CacheWord;
+use brindle_ondisk::{DevId, Generation, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Files of a directory that are looked at, at most.
@@ -29,29 +30,92 @@ impl Members {
     }
 }
 
-/// Devices of the pool that devices belong to, which may be incomplete: the others are looked for among block devices. A device that
-/// there are two of (a copy, another way to the same disk) is not taken.
+/// Search for devices of a pool that were not named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Search {
+    /// Unless those that were named are all devices of the pool, and of one generation.
+    WhereIncomplete,
+    /// In any case: what is not found is done without, and misses what is written.
+    Always,
+}
+
+/// Devices of the pool that devices belong to, which may be incomplete: the others are looked for among block devices, but those
+/// of `except`. A device that there are two of (a copy, another way to the same disk) is not taken. Named devices that can't be
+/// identified are passed over as long as there is another one.
 ///
 /// # Errors
-/// A device that can't be read, or that has no superblock.
-pub fn members(named: &[PathBuf]) -> Result<Members, AdminError> {
-    let mut identities = Vec::new();
+/// That none can be identified: the first can't be read, or has no superblock.
+pub fn members(named: &[PathBuf], except: &[PathBuf], search: Search) -> Result<Members, AdminError> {
+    let (mut identities, mut failed) = (Vec::new(), None);
     for path in named {
-        identities.push(DeviceIdentity::read(path)?.ok_or_else(|| AdminError::NoPool(path.clone()))?);
+        match DeviceIdentity::read_any_copy(path) {
+            Ok(Some(identity)) => identities.push(identity),
+            Ok(None) => failed = failed.or_else(|| Some(AdminError::NoPool(path.clone()))),
+            Err(error) => failed = failed.or(Some(error)),
+        }
     }
-    let Some(&pool) = identities.first() else {
-        return Ok(Members { others: Vec::new(), expected: 0, found: 0 });
+    let Some(known) = Known::of(&identities) else {
+        return failed.map_or(Ok(Members { others: Vec::new(), expected: 0, found: 0 }), Err);
     };
-    let is_known: BTreeSet<DevId> = identities.iter().map(|identity| identity.devid).collect();
-    let candidates = || {
-        let free = block_devices().into_iter();
-        free.filter_map(|path| Some((DeviceIdentity::read(&path).ok()??, path))).collect()
+    let is_sought = search == Search::Always || !known.is_complete();
+    let others = if is_sought { choose(&known, candidates(named.iter().chain(except))) } else { Vec::new() };
+    let found = known.count() + others.len();
+    let newest = others.iter().map(|(identity, _)| *identity).chain([known.newest]);
+    let expected = newest.max_by_key(|identity| identity.generation).map_or(0, |newest| newest.devices);
+    let others = others.into_iter().map(|(_, path)| path).collect();
+    Ok(Members { others, expected, found: u64::try_from(found).unwrap_or(u64::MAX) })
+}
+
+/// Named devices of a pool.
+struct Known {
+    /// The newest superblock: those of devices that were away tell of the pool as it was.
+    newest: DeviceIdentity,
+    /// Ids of its devices, with their generations.
+    generations: BTreeMap<DevId, Generation>,
+    /// Ids of the devices of its seeds.
+    seeds: BTreeSet<DevId>,
+}
+
+impl Known {
+    /// The pool of the first device, where one that is no seed comes first.
+    fn of(identities: &[DeviceIdentity]) -> Option<Self> {
+        let first = identities.iter().find(|identity| !identity.is_seed).or(identities.first())?;
+        let own = || identities.iter().filter(|identity| identity.fsid == first.fsid);
+        let seeds = identities.iter().filter(|identity| identity.fsid != first.fsid && identity.is_seed);
+        let newest = *own().max_by_key(|identity| identity.generation)?;
+        let generations = own().map(|identity| (identity.devid, identity.generation)).collect();
+        Some(Self { newest, generations, seeds: seeds.map(|identity| identity.devid).collect() })
+    }
+
+    /// Number of devices.
+    fn count(&self) -> usize {
+        self.generations.keys().chain(&self.seeds).collect::<BTreeSet<_>>().len()
+    }
+
+    /// Returns true if the pool has no other devices. A device of another generation may have left it.
+    fn is_complete(&self) -> bool {
+        let is_newest = |generation: &Generation| *generation == self.newest.generation;
+        let has_all = u64::try_from(self.count()).is_ok_and(|count| count >= self.newest.devices);
+        has_all && self.generations.values().all(is_newest)
+    }
+}
+
+/// Block devices with a superblock of btrfs, but those that words name.
+fn candidates<'p>(words: impl Iterator<Item = &'p PathBuf>) -> Vec<(DeviceIdentity, PathBuf)> {
+    let named: BTreeSet<u64> = words.flat_map(|word| block_device_numbers(word)).collect();
+    let is_named = |path: &Path| block_device_numbers(path).iter().any(|number| named.contains(number));
+    let free = block_devices().into_iter().filter(|path| !is_named(path));
+    free.filter_map(|path| Some((DeviceIdentity::read(&path).ok()??, path))).collect()
+}
+
+/// Numbers of the block devices that a word names: a path, or a cache with its parts.
+fn block_device_numbers(word: &Path) -> Vec<u64> {
+    let parts = match CacheWord::parse(word) {
+        Ok(Some(CacheWord { flash, mirror, disk })) => [Some(flash), mirror, Some(disk)],
+        Ok(None) | Err(_) => [Some(word.to_owned()), None, None],
     };
-    let is_complete = |known: usize| u64::try_from(known).is_ok_and(|known| known >= pool.devices);
-    let others =
-        if is_complete(is_known.len()) { Vec::new() } else { choose(&pool, &is_known, candidates()) };
-    let found = is_known.len() + others.len();
-    Ok(Members { others, expected: pool.devices, found: u64::try_from(found).unwrap_or(u64::MAX) })
+    let found = parts.iter().flatten().filter_map(|path| path.metadata().ok());
+    found.filter(|found| found.file_type().is_block_device()).map(|found| found.rdev()).collect()
 }
 
 /// Image files in the directories of those that were named, which are other devices of their pool, by the ids that are missing.
@@ -98,28 +162,29 @@ pub fn find_device(there: &[&Path], fsid: &Uuid, devid: DevId, uuid: &Uuid) -> O
 }
 
 /// The candidates that are devices of the pool, one for each id that is not known.
-fn choose(
-    pool: &DeviceIdentity,
-    is_known: &BTreeSet<DevId>,
-    candidates: Vec<(DeviceIdentity, PathBuf)>,
-) -> Vec<PathBuf> {
-    let mut by_id: BTreeMap<DevId, Vec<PathBuf>> = BTreeMap::new();
-    for (identity, path) in candidates {
-        if identity.fsid == pool.fsid && !is_known.contains(&identity.devid) {
-            by_id.entry(identity.devid).or_default().push(path);
+fn choose(known: &Known, candidates: Vec<(DeviceIdentity, PathBuf)>) -> Vec<(DeviceIdentity, PathBuf)> {
+    let mut by_id: BTreeMap<DevId, Vec<(DeviceIdentity, PathBuf)>> = BTreeMap::new();
+    for (identity, path) in candidates.into_iter().filter(|(it, _)| it.fsid == known.newest.fsid) {
+        match known.generations.get(&identity.devid) {
+            None => by_id.entry(identity.devid).or_default().push((identity, path)),
+            Some(generation) if *generation < identity.generation => tracing::warn!(
+                "{} is devid {} as well, and newer than the one that was named: it is not used",
+                path.display(),
+                identity.devid
+            ),
+            Some(_) => {}
         }
     }
-    let one = |(devid, paths): (DevId, Vec<PathBuf>)| {
-        if let [first, second, ..] = paths.as_slice() {
-            let shown = |path: &Path| path.display().to_string();
+    let one = |(devid, found): (DevId, Vec<(DeviceIdentity, PathBuf)>)| {
+        if let [(_, first), (_, second), ..] = found.as_slice() {
             tracing::warn!(
                 "{} and {} both are devid {devid}: neither is used; name all devices of the pool, with the right one of these",
-                shown(first),
-                shown(second)
+                first.display(),
+                second.display()
             );
             return None;
         }
-        paths.into_iter().next()
+        found.into_iter().next()
     };
     by_id.into_iter().filter_map(one).collect()
 }
@@ -128,18 +193,45 @@ fn choose(
 mod tests {
     use super::*;
 
-    #[test]
-    fn others_are_of_the_pool_and_there_once() {
-        let device = |fsid: u8, devid: u64| DeviceIdentity {
+    fn device(fsid: u8, devid: u64, generation: u64, devices: u64) -> DeviceIdentity {
+        DeviceIdentity {
             fsid: Uuid([fsid; 16]),
             devid: DevId::new(devid),
             uuid: Uuid([9; 16]),
             stored: 0,
-            devices: 4,
-        };
-        let candidates = [(7, 1, "a"), (7, 2, "b"), (8, 3, "c"), (7, 3, "d"), (7, 4, "e"), (7, 4, "f")];
-        let candidates = candidates.map(|(fsid, devid, path)| (device(fsid, devid), PathBuf::from(path)));
-        let chosen = choose(&device(7, 1), &BTreeSet::from([DevId::new(1)]), candidates.to_vec());
+            devices,
+            generation: Generation::new(generation),
+            is_seed: fsid == 1,
+        }
+    }
+
+    #[test]
+    fn others_are_of_the_pool_and_there_once() {
+        let candidates = [
+            (7, 1, "newer than a named one"),
+            (7, 2, "b"),
+            (8, 3, "of another pool"),
+            (7, 3, "d"),
+            (7, 4, "one of two"),
+            (7, 4, "the other one"),
+        ];
+        let candidates =
+            candidates.map(|(fsid, devid, path)| (device(fsid, devid, 20, 4), PathBuf::from(path)));
+        let known = Known::of(&[device(7, 1, 10, 4)]).expect("a device");
+        let chosen: Vec<PathBuf> =
+            choose(&known, candidates.to_vec()).into_iter().map(|(_, path)| path).collect();
         assert_eq!(chosen, [PathBuf::from("b"), PathBuf::from("d")]);
+    }
+
+    #[test]
+    fn a_pool_is_complete_by_what_its_newest_device_says() {
+        let is_complete =
+            |named: &[DeviceIdentity]| Known::of(named).is_some_and(|known| known.is_complete());
+        assert!(is_complete(&[device(7, 1, 10, 2), device(7, 2, 10, 2)]));
+        assert!(is_complete(&[device(1, 1, 5, 1), device(7, 2, 10, 2)]), "one is a seed of the other");
+        let stale = [device(7, 1, 5, 2), device(7, 2, 10, 3)];
+        assert!(!is_complete(&stale) && !is_complete(&[stale[1], stale[0]]));
+        assert!(!is_complete(&[device(7, 1, 5, 2), device(7, 2, 10, 2)]), "one has left the pool");
+        assert!(!is_complete(&[device(7, 1, 10, 2), device(8, 2, 10, 2)]), "one is of another pool");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::AdminError;
 use brindle_cache::look_at_device;
-use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, Uuid};
+use brindle_ondisk::{DevId, Generation, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, Uuid};
 use std::path::Path;
 
 /// Words of a device about itself, which is not opened as part of a pool.
@@ -18,6 +18,10 @@ pub struct DeviceIdentity {
     pub stored: u64,
     /// Number of devices of its pool.
     pub devices: u64,
+    /// Generation of its superblock.
+    pub generation: Generation,
+    /// True if its pool is a seed, which pools with another UUID have as a part.
+    pub is_seed: bool,
 }
 
 impl DeviceIdentity {
@@ -26,20 +30,22 @@ impl DeviceIdentity {
         Ok(Self::superblock(path)?.map(|superblock| Self::of(&superblock)))
     }
 
-    /// The same by any copy of the superblock: of a device that was named. One that was only found may have been wiped, which leaves the
-    /// later copies.
+    /// The same by any good copy of the superblock, the first one before the others: of a device that was named. One that was only
+    /// found may have been wiped, which leaves the later copies.
     pub fn read_any_copy(path: &Path) -> Result<Option<Self>, AdminError> {
-        if let Some(identity) = Self::read(path)? {
-            return Ok(Some(identity));
-        }
         let device = look_at_device(path)?;
         let copy = |offset: &u64| {
             let mut bytes = [0; SUPERBLOCK_SIZE];
             device.read_at(*offset, &mut bytes).ok()?;
             Superblock::parse(&bytes, *offset).ok()
         };
-        let copies = SUPERBLOCK_OFFSETS[1..].iter().filter_map(copy);
-        Ok(copies.max_by_key(|copy| copy.generation).map(|copy| Self::of(&copy)))
+        let [first, later @ ..] = &SUPERBLOCK_OFFSETS;
+        let newest = || later.iter().filter_map(copy).max_by_key(|copy| copy.generation);
+        match copy(first).or_else(newest) {
+            Some(superblock) => Ok(Some(Self::of(&superblock))),
+            // One that asks for what brindle does not have, say.
+            None => Self::read(path),
+        }
     }
 
     /// The first superblock of a device; `None` if it has none.
@@ -54,6 +60,7 @@ impl DeviceIdentity {
         let item = &superblock.dev_item;
         let (devid, uuid, stored) = (item.devid, item.uuid, item.device_type.get());
         let (fsid, devices) = (superblock.fsid, superblock.num_devices.get());
-        Self { fsid, devid, uuid, stored, devices }
+        let (generation, is_seed) = (superblock.generation, superblock.is_seeding());
+        Self { fsid, devid, uuid, stored, devices, generation, is_seed }
     }
 }

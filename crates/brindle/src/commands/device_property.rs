@@ -99,18 +99,11 @@ fn is_busy(error: &anyhow::Error) -> bool {
 
 fn set_unmounted(path: &Path, devid: Option<u64>, options: &[String], hint: AllocationHint) -> Result<()> {
     let options = parse_options(options)?;
-    let open = |path: &Path| -> Result<Arc<dyn WritableDevice>> {
-        Ok(open_pool_device_to_write(&split_class(path)?.0)?)
-    };
-    let mut devices = vec![open(path)?];
-    for device in &options.devices {
-        devices.push(open(device)?);
-    }
-    let named: Vec<PathBuf> =
-        std::iter::once(path.to_owned()).chain(options.devices.iter().cloned()).collect();
-    for device in others(&named, &options) {
-        devices.push(open(&device)?);
-    }
+    let named = std::iter::once(path).chain(options.devices.iter().map(PathBuf::as_path));
+    let named = named.map(|word| Ok(split_class(word)?.0)).collect::<Result<Vec<PathBuf>>>()?;
+    let others = others(&named, &[], &options);
+    let open = |path: &PathBuf| -> Result<Arc<dyn WritableDevice>> { Ok(open_pool_device_to_write(path)?) };
+    let devices = named.iter().chain(&others).map(open).collect::<Result<Vec<_>>>()?;
     let devid = DevId::new(match devid {
         Some(devid) => devid,
         None => of_device(path)?.devid,

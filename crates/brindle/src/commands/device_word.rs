@@ -50,6 +50,14 @@ pub(crate) fn split_said(word: &Path, classes: &DeviceClasses) -> Result<(PathBu
     }
 }
 
+/// Devices that a word may name: one of its own name, or that of the word before a class, which may be one that the pool lists.
+pub(crate) fn possible_devices(word: &Path) -> Vec<PathBuf> {
+    let bytes = word.as_os_str().as_bytes();
+    let colon = bytes.iter().rposition(|byte| *byte == b':').filter(|_| !word.exists());
+    let before = colon.map(|colon| PathBuf::from(OsStr::from_bytes(&bytes[..colon])));
+    before.into_iter().chain([word.to_owned()]).collect()
+}
+
 /// Refuses a device that is given twice, by whatever paths.
 pub(crate) fn refuse_twice<'p>(paths: impl Iterator<Item = &'p Path>) -> Result<()> {
     let mut seen = Vec::new();
@@ -77,12 +85,14 @@ mod tests {
         let directory = tempfile::tempdir().expect("temporary directory");
         let odd = directory.path().join("x:fast");
         fs::write(&odd, "").expect("room");
+        assert_eq!(possible_devices(&odd), [odd.as_path()]);
         assert_eq!(split_class(&odd).expect("a path"), (odd, None));
         fs::write(directory.path().join("y"), "").expect("room");
         let (plain, around) =
             (directory.path().join("y"), directory.path().join("../").join(directory.path()).join("./y"));
         assert!(refuse_twice([Path::new("nowhere"), &plain].into_iter()).is_ok());
         assert!(refuse_twice([plain.as_path(), &around].into_iter()).is_err());
+        assert_eq!(possible_devices(Path::new("a:b:smr")), [Path::new("a:b"), Path::new("a:b:smr")]);
         let mut classes = DeviceClasses::default();
         classes.list(PlacementClass::Bulk, &["disk", "smr"]).expect("names");
         let named = split_said(Path::new("a.img:smr"), &classes).expect("a listed name");

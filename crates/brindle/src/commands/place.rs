@@ -1,7 +1,7 @@
 //! Pools by the operands of a command, opened where nothing has mounted them.
 
 use crate::commands::companions::{others, with_wanted};
-use crate::commands::device_word::refuse_twice;
+use crate::commands::device_word::{possible_devices, refuse_twice};
 use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::open_writable;
 use crate::commands::usage::wrong_usage;
@@ -40,7 +40,8 @@ pub(crate) fn administer_reached(reach: Reach) -> Result<Box<dyn PoolAdmin>> {
     reach.administer(|devices| open(&devices, &MountOptions::default()))
 }
 
-/// Administration of the pool on these devices. Those that are `apart` are no members of it, by what is about to be done with them.
+/// Administration of the pool on these devices. Those of the words that are `apart` are no members of it, by what is about to be done
+/// with them.
 pub(crate) fn administer_devices(
     paths: &[PathBuf],
     options: &[String],
@@ -52,10 +53,9 @@ pub(crate) fn administer_devices(
     }
     let paths: Vec<PathBuf> = paths.iter().chain(&options.devices).cloned().collect();
     refuse_twice(paths.iter().map(PathBuf::as_path))?;
-    let is_apart =
-        |path: &PathBuf| apart.iter().any(|other| other.canonicalize().ok() == path.canonicalize().ok());
-    let others = others(&paths, &options).into_iter().filter(|path| !is_apart(path));
-    let all: Vec<PathBuf> = paths.iter().cloned().chain(others).collect();
+    let apart: Vec<PathBuf> = apart.iter().flat_map(|word| possible_devices(word)).collect();
+    let others = others(&paths, &apart, &options);
+    let all: Vec<PathBuf> = paths.into_iter().chain(others).collect();
     Ok(Box::new(OpenPool(Box::new(open_named_to_write(&all, &options)?))))
 }
 

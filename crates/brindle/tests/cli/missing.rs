@@ -2,7 +2,9 @@
 
 use super::mount::{can_mount, unmount};
 use super::support::{Loops, brindle, brindle_fails, brindle_prints, brindle_succeeds, is_root, text};
+use brindle_testing::referee::btrfs_check;
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::Output;
 
@@ -199,4 +201,132 @@ fn a_mount_whose_devices_are_gone_is_no_news_where_another_pool_is_meant() {
     assert!(!other.contains(pool.image(0)) && other.contains("no pool of this label"), "{other}");
     let told = format!("brindle: {}: cannot open {}", text(&place), pool.image(0));
     assert!(meant.contains(&told) && !meant.contains(pool.image(1)), "{meant}");
+}
+
+/// Superblock fields of a device, by its image: generation, and the number of devices of the pool.
+fn superblock(image: &str) -> (u64, u64) {
+    let mut bytes = [0; 4096];
+    File::open(image).and_then(|image| image.read_exact_at(&mut bytes, 64 << 10)).expect("a superblock");
+    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    (number(0x48), number(0x88))
+}
+
+/// A pool of which `a.img` has missed that `c.img` came, attached to loop devices in the order of their letters, behind `others`.
+fn pool_with_a_stale_device() -> (Pool, Loops) {
+    let pool = Pool::make(&["a.img", "b.img"], &["-m", "raid1", "-d", "raid1"]);
+    let new = pool.directory.path().join("c.img");
+    File::create(&new).and_then(|image| image.set_len(300 << 20)).expect("sparse");
+    let images = [pool.images.clone(), vec![new]].concat();
+    let pool = Pool { images, ..pool };
+    brindle_prints(["-q", "device", "add", pool.image(2), "-o", "degraded", "--pool", pool.image(1)]);
+    assert_eq!([0, 1, 2].map(|number| superblock(pool.image(number)).1), [2, 3, 3]);
+    let loops = Loops::attach(&pool.images, &[]);
+    (pool, loops)
+}
+
+/// Mounts devices, and sees that devices of the pool that were not named are written, and those that are named.
+fn expect_all_written(pool: &Pool, names: &[&str], written: &[usize], name: &str) {
+    let before = written.iter().map(|number| superblock(pool.image(*number)).0).max();
+    let said = write_once(pool, &[&["-o", "degraded"], names].concat(), name);
+    assert!(!said.contains("is missing"), "{names:?}: {said}");
+    let after: Vec<u64> = written.iter().map(|number| superblock(pool.image(*number)).0).collect();
+    assert!(after.iter().all(|it| Some(*it) > before && *it == after[0]), "{names:?}: {before:?}, {after:?}");
+}
+
+/// Commands that read find all devices: nothing is said of one that is missing. `check` fails for what is wrong with those named.
+fn expect_all_found(options: &[&str], names: &[&str]) {
+    for command in ["ls", "check"] {
+        let done = brindle([command].iter().chain(options).chain(names).copied());
+        assert!(done.status.success() || command == "check", "{command} {options:?} {names:?}: {done:?}");
+        let said = String::from_utf8_lossy(&done.stdout).into_owned() + &warnings(&done);
+        assert!(!said.contains("missing"), "{command} {options:?} {names:?}: {said}");
+    }
+}
+
+#[test]
+fn a_device_that_is_not_named_is_found_whatever_a_stale_one_says() {
+    if !can_mount() || !is_root("a loop device") {
+        return;
+    }
+    let (pool, loops) = pool_with_a_stale_device();
+    let [first, second, third] = [0, 1, 2].map(|number: usize| text(&loops.0[number]));
+    for names in [&[first, second][..], &[second, first], &[first]] {
+        expect_all_written(&pool, names, &[1, 2], "stale");
+        expect_all_found(&["-o", "degraded"], names);
+    }
+    // A device that has left the pool, and was not there then, knows nothing of that.
+    brindle_prints(["-q", "device", "remove", "missing", "-o", "degraded=named", "--pool", second, third]);
+    for names in [&[first, second][..], &[second, first]] {
+        expect_all_written(&pool, names, &[1, 2], "left");
+        expect_all_found(&["-o", "degraded"], names);
+        expect_all_found(&[], names);
+    }
+    // None is taken for one of the pool where it is about to come anew, with a class or without.
+    for word in [format!("{third}:fast"), first.to_owned()] {
+        brindle_prints(["-q", "device", "add", "-f", &word, "-o", "degraded", "--pool", second]);
+    }
+    brindle_prints(["-q", "device", "remove", "missing", "-o", "degraded", "--pool", second]);
+    brindle_prints(["-q", "check", "--check-data-csum", first, second, third]);
+    expect_sound(&loops);
+}
+
+#[test]
+fn devices_are_found_beside_one_that_can_not_be_identified() {
+    if !can_mount() || !is_root("a loop device") {
+        return;
+    }
+    let pool = Pool::make(&["a.img", "b.img", "c.img"], &["-m", "raid1c3", "-d", "raid1c3"]);
+    let blank = pool.directory.path().join("blank.img");
+    File::create(&blank).and_then(|image| image.set_len(300 << 20)).expect("sparse");
+    let loops = Loops::attach(&[&pool.images[..], std::slice::from_ref(&blank)].concat(), &[]);
+    let [first, second, _, fourth] = [0, 1, 2, 3].map(|number: usize| text(&loops.0[number]));
+    for name in ["blank", "dead"] {
+        for names in [&[fourth, second][..], &[second, fourth]] {
+            expect_all_written(&pool, names, &[0, 1, 2], name);
+            expect_all_found(&["-o", "degraded"], names);
+        }
+        // From now on each read of it fails.
+        File::options().write(true).open(&blank).and_then(|image| image.set_len(0)).expect("shorter");
+    }
+    for (number, names) in [&[first][..], &[first, second], &[second, first]].into_iter().enumerate() {
+        let device = File::options().write(true).open(first).expect("a loop device");
+        device.write_all_at(&[0; 4096], 64 << 10).and_then(|()| device.sync_all()).expect("room");
+        drop(device);
+        expect_all_found(&[], names);
+        expect_all_found(&["-o", "degraded"], names);
+        expect_all_written(&pool, names, &[1, 2], &format!("torn{number}"));
+    }
+    // The first superblock is made anew by a scrub.
+    brindle_succeeds(["-q", "scrub", "start", "-o", "degraded", first, second]);
+    brindle_prints(["-q", "check", "--check-data-csum", first]);
+    expect_sound(&loops);
+}
+
+#[test]
+fn devices_are_found_beside_a_cached_one() {
+    if !can_mount() || !is_root("a loop device") {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let images = ["ssd", "a.img", "b.img"].map(|name| directory.path().join(name));
+    for (image, mib) in images.iter().zip([48, 300, 300]) {
+        File::create(image).and_then(|image| image.set_len(mib << 20)).expect("sparse");
+    }
+    fs::create_dir(directory.path().join("place")).expect("new");
+    let loops = Loops::attach(&images, &[]);
+    let [ssd, disk, other] = [0, 1, 2].map(|number: usize| text(&loops.0[number]));
+    brindle_prints(["-q", "cache", "create", "-p", "around", "found", ssd, disk]);
+    let word = format!("cache:{ssd}:{disk}");
+    brindle_prints(["-q", "mkfs", "-m", "raid1", "-d", "raid1", &word, other]);
+    let pool = Pool { directory, images: images[1..].to_vec() };
+    expect_all_written(&pool, &[&word], &[0, 1], "file");
+    expect_all_found(&["-o", "degraded"], &[&word]);
+    brindle_prints(["-q", "check", "--check-data-csum", &word, other]);
+}
+
+fn expect_sound(loops: &Loops) {
+    match btrfs_check(&loops.0[1]) {
+        Some(said) => said.unwrap_or_else(|said| panic!("{said}")),
+        None => println!("skipped: btrfs check is not installed"),
+    }
 }

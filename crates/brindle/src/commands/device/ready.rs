@@ -1,7 +1,7 @@
 //! `device ready`: all devices of a pool are there, or not.
 
 use anyhow::Result;
-use brindle_admin::health::members;
+use brindle_admin::health::{Search, members};
 use clap::Args;
 use std::io::Write;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub(crate) struct ReadyCommand {
 
 /// Runs the command.
 pub(crate) fn run(command: &ReadyCommand) -> Result<ExitCode> {
-    let members = members(std::slice::from_ref(&command.device))?;
+    let members = members(std::slice::from_ref(&command.device), &[], Search::WhereIncomplete)?;
     let is_ready = members.is_complete();
     let mut out = std::io::stdout().lock();
     if command.udev {

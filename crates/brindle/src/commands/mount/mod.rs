@@ -185,7 +185,7 @@ fn with_others(
     options: &MountOptions,
 ) -> Vec<(PathBuf, Option<PlacementClass>)> {
     let named: Vec<PathBuf> = devices.iter().map(|(path, _)| path.clone()).collect();
-    let others = others(&named, options).into_iter().map(|path| (path, None));
+    let others = others(&named, &[], options).into_iter().map(|path| (path, None));
     let mut all: Vec<_> = devices.iter().cloned().chain(others).collect();
     if options.degraded {
         stale_last(&mut all);
