@@ -145,20 +145,18 @@ pub(super) fn files_beside(named: &[&Path]) -> Vec<PathBuf> {
     found
 }
 
-/// A device of a pool that lacks it, by its id and UUID: an image file beside those that are there, or a block device if one of them is.
-/// Asking wakes sleeping disks.
-pub fn find_device(there: &[&Path], fsid: &Uuid, devid: DevId, uuid: &Uuid) -> Option<PathBuf> {
-    if let Some((_, path)) = images_beside(there, &[(devid, *uuid)]).into_iter().next() {
-        return Some(path);
-    }
-    let is_block_device =
-        |path: &&Path| path.metadata().is_ok_and(|found| found.file_type().is_block_device());
-    if !there.iter().any(is_block_device) {
-        return None;
-    }
+/// Devices that may be one that a pool lacks, by its id and UUID, copies of it included: image files beside those that are there, or
+/// block devices if one of them is. Asking wakes sleeping disks.
+pub fn find_device(there: &[&Path], fsid: &Uuid, devid: DevId, uuid: &Uuid) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> =
+        images_beside(there, &[(devid, *uuid)]).into_iter().map(|(_, path)| path).collect();
     let is_it =
         |identity: &DeviceIdentity| (identity.fsid, identity.devid, identity.uuid) == (*fsid, devid, *uuid);
-    btrfs_devices().into_iter().find(|(_, identity)| is_it(identity)).map(|(path, _)| path)
+    if there.iter().any(|path| !block_device_numbers(path).is_empty()) {
+        let devices = btrfs_devices().into_iter().filter(|(_, identity)| is_it(identity));
+        found.extend(devices.map(|(path, _)| path));
+    }
+    found
 }
 
 /// The candidates that are devices of the pool, one for each id that is not known.

@@ -131,6 +131,27 @@ fn image_files_that_are_not_named_are_missing_and_told_of() {
 }
 
 #[test]
+fn no_copy_of_a_missing_device_is_given_out_for_it() {
+    if !can_mount() {
+        return;
+    }
+    let pool = Pool::make(&["a.img", "b.img"], &["-m", "raid1", "-d", "raid1"]);
+    let (place, [first, second]) = (pool.place(), [0, 1].map(|number| pool.image(number)));
+    let backup = pool.directory.path().join("a backup of b.img");
+    brindle_prints(["-q", "mount", "-o", "degraded", first, text(&place)]);
+    let status = || String::from_utf8_lossy(&brindle(["status", "-v", text(&place)]).stdout).into_owned();
+    let alone = status();
+    fs::copy(second, &backup).expect("room");
+    let beside = status();
+    unmount(&place);
+    let rejoin = format!("`brindle device rejoin {second} {}`, which writes to {second}", text(&place));
+    assert!(alone.contains(&rejoin), "{alone}");
+    let rejoin = format!("`brindle device rejoin DEVICE {}`, which writes to DEVICE", text(&place));
+    let copies = format!("{} and {second} may be it, and are copies of each other", text(&backup));
+    assert!(beside.contains(&format!("{rejoin}: {copies}")), "{beside}");
+}
+
+#[test]
 fn a_device_of_a_mounted_pool_stands_for_all_of_it() {
     if !can_mount() {
         return;

@@ -89,9 +89,12 @@ pub(super) fn remedy(finding: &Finding, health: &PoolHealth) -> Option<String> {
                 "save what is left: `brindle restore -o rescue=all {pool} DEST`; see `brindle check {pool}`"
             )
         }
-        Finding::Missing(devid, uuid) => match found(*devid, uuid, health) {
-            Some(path) => taken_in(&path, health),
-            None => format!("attach it, or `brindle device replace start {devid} DEVICE {mount}`"),
+        Finding::Missing(devid, uuid) => match found(*devid, uuid, health).as_slice() {
+            [] => format!("attach it, or `brindle device replace start {devid} DEVICE {mount}`"),
+            [path] => taken_in(path, health),
+            copies => {
+                format!("{}: {} may be it, and are copies of each other", chosen(health), listed(copies))
+            }
         },
         Finding::LeftOut(_, path) => {
             format!(
@@ -122,8 +125,8 @@ pub(super) fn remedy(finding: &Finding, health: &PoolHealth) -> Option<String> {
     })
 }
 
-/// The place of a device that the pool lacks, if the host has it all the same.
-fn found(devid: DevId, uuid: &Uuid, health: &PoolHealth) -> Option<PathBuf> {
+/// The place of a device that the pool lacks, if the host has it all the same; with the places of its copies.
+fn found(devid: DevId, uuid: &Uuid, health: &PoolHealth) -> Vec<PathBuf> {
     let there = health.devices.iter().filter(|device| !device.path.is_empty());
     let there: Vec<&Path> = there.map(|device| Path::new(&device.path)).collect();
     find_device(&there, &health.fsid, devid, uuid)
@@ -133,7 +136,9 @@ fn found(devid: DevId, uuid: &Uuid, health: &PoolHealth) -> Option<PathBuf> {
 fn taken_in(path: &Path, health: &PoolHealth) -> String {
     let path = path.display();
     match health.server {
-        PoolServer::Brindle => format!("`brindle device rejoin {path} {}`", mount_operand(health)),
+        PoolServer::Brindle => {
+            format!("`brindle device rejoin {path} {}`, which writes to {path}", mount_operand(health))
+        }
         PoolServer::Kernel => {
             format!(
                 "unmount the pool, mount it with {path} again, then `brindle scrub start {}`",
@@ -142,6 +147,20 @@ fn taken_in(path: &Path, health: &PoolHealth) -> String {
         }
         PoolServer::None => format!("name all devices of the pool: {path} as well"),
     }
+}
+
+/// Advice for a missing device that the host has more than once: none of them is named, as it may be a backup.
+fn chosen(health: &PoolHealth) -> String {
+    match health.server {
+        PoolServer::Brindle => {
+            format!("`brindle device rejoin DEVICE {}`, which writes to DEVICE", mount_operand(health))
+        }
+        PoolServer::Kernel | PoolServer::None => "name all devices of the pool, and the right one".to_owned(),
+    }
+}
+
+fn listed(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ")
 }
 
 /// Fullness of a pool, in words.
