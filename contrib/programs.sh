@@ -4,6 +4,9 @@
 #
 #   BRINDLE=target/release/brindle SETTINGS="plain zstd" contrib/programs.sh [CASE...]
 #
+# DEBS=100              packages that are unpacked
+# TREE="docs crates/fs" parts of our sources that programs work on, instead of all
+#
 # All cases unless some are named, each in all settings: plain, zstd (compressed), nodesize (64 KiB), raid1 (two images).
 set -euo pipefail
 
@@ -14,6 +17,7 @@ images=("$dir/one.img" "$dir/two.img")
 mnt=$dir/mnt
 work=$dir/work
 packages=${DEBS:-100}
+read -ra parts <<<"${TREE:-.}"
 log=$dir/log
 
 [ "$(id -u)" -eq 0 ] || { echo "programs.sh: needs root" >&2; exit 1; }
@@ -36,7 +40,7 @@ need() {
 source_tree() {
     local from=$here/..
     if git -C "$from" rev-parse --git-dir >/dev/null 2>&1; then
-        git -C "$from" archive HEAD | tar -x -C "$1"
+        git -C "$from" archive HEAD "${parts[@]}" | tar -x -C "$1"
     else
         cp -a "$from/crates" "$from/docs" "$1/"
     fi

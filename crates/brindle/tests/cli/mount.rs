@@ -321,8 +321,9 @@ fn real_programs_work_and_leave_a_sound_pool() {
     }
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/programs.sh");
     let mut command = Command::new(script);
-    // The other settings take minutes each, and so do many packages: `make programs` plays them.
-    command.env("BRINDLE", env!("CARGO_BIN_EXE_brindle")).env("SETTINGS", "plain").env("DEBS", "25");
+    // The other settings take minutes each, and so do many packages and files: `make programs` plays them.
+    command.env("BRINDLE", env!("CARGO_BIN_EXE_brindle")).env("SETTINGS", "plain").env("DEBS", "10");
+    command.env("TREE", "README.md docs crates/fs");
     let output = command.output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));

@@ -347,7 +347,8 @@ fn simple_quotas_count_as_the_kernel_does() {
         let scratch = tempfile::tempdir().expect("temporary directory");
         let place = scratch.path();
         let images: Vec<&str> = ours.images.iter().map(|image| text(image)).collect();
-        brindle_prints([&["-q", "mount"], &images[..], &[text(place)]].concat());
+        // Deleted subvolumes are looked for at each commit.
+        brindle_prints([&["-q", "mount", "-o", "commit=1"], &images[..], &[text(place)]].concat());
         let found = tables_of_simple_quotas(place, mode);
         brindle_prints(["umount", text(place)]);
         assert_same_lines(&format!("round {round}"), &counted, &found);

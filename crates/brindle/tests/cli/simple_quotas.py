@@ -43,7 +43,8 @@ def show(what):
 
 
 def deleted(*names):
-    brindle("subvolume", "delete", *map(at, names))
+    # They are cleaned up after a commit.
+    brindle("subvolume", "delete", "--commit", *map(at, names))
     brindle("subvolume", "sync", DIRECTORY)
 
 
