@@ -13,7 +13,7 @@ mod tests;
 use crate::commits::Commits;
 use crate::engine::{Cache, State};
 use crate::flash::{Flash, Member};
-use crate::format::{DIRTY, ENTRIES, Entry, Geometry, PAGE_BYTES, Role, Superblock};
+use crate::format::{DIRTY, ENTRIES, Entry, FoundBlock, Geometry, PAGE_BYTES, Role, Superblock, TableBlock};
 use crate::latency::Latencies;
 use crate::mirror::Follower;
 use crate::requests::Requests;
@@ -111,7 +111,14 @@ pub fn load_mirrored(
     is_forced: bool,
     clock: Arc<dyn CacheClock>,
 ) -> Result<Cache, CacheError> {
-    begin(take(&flash, disk, is_forced, clock)?)
+    match begin(take(&flash, disk, is_forced, Arc::clone(&clock))?) {
+        // An SSD that failed since it was looked at is left out now.
+        Err(CacheError::Device(error)) => {
+            tracing::warn!("{error}: the SSDs are looked at once more");
+            begin(take(&flash, disk, is_forced, clock)?)
+        }
+        loaded => loaded,
+    }
 }
 
 /// Opens the cache on a flash device to read it, and writes neither device.
@@ -319,9 +326,15 @@ impl Cache {
     /// date.
     fn begin_use(&mut self, table: &LoadedTable, follower: Option<Follower>) -> Result<(), CacheError> {
         let first = Arc::clone(&self.flash.first().device);
+        let cache = self.lock().superblock.cache;
         for (index, copy) in &table.lost {
             let mut page = vec![0; PAGE_BYTES];
-            first.read_at(self.geometry.table_place(*index, copy ^ 1), &mut page)?;
+            let place = self.geometry.table_place(*index, copy ^ 1);
+            first.read_at(place, &mut page)?;
+            let found = TableBlock::parse(&page, &cache, *index);
+            if !table.is_damaged && !matches!(found, FoundBlock::Whole(_)) {
+                return Err(damaged(first.name(), place));
+            }
             first.write_at(self.geometry.table_place(*index, *copy), &page)?;
         }
         if !table.lost.is_empty() {
@@ -329,7 +342,7 @@ impl Cache {
             first.flush()?;
         }
         if let Some(follower) = follower {
-            self.catch_up(follower);
+            self.catch_up(follower, table.is_damaged)?;
         }
         let in_use = self.flash.in_use();
         let superblock = &mut self.state.get_mut().superblock;

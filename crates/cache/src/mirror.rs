@@ -23,15 +23,32 @@
 use crate::CacheError;
 use crate::engine::Cache;
 use crate::flash::Member;
-use crate::format::{ENTRIES, Entry, PAGE_BYTES, Role, Superblock, TABLE_OFFSET, block_checksum};
+use crate::format::{
+    ENTRIES, Entry, FoundBlock, PAGE_BYTES, Role, Superblock, TABLE_OFFSET, TableBlock, block_checksum,
+};
 use crate::superblock::{read_superblock, text, write_superblock};
 use brindle_device::{DeviceError, WritableDevice};
 use std::cmp::Ordering;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes that are copied at once.
 const RUN_BYTES: usize = 1 << 20;
+
+/// Failure of one of two SSDs while the second one is brought up to date.
+enum CopyError {
+    /// The first one can't be read.
+    First(DeviceError),
+    /// The second one failed.
+    Second(DeviceError),
+}
+
+impl From<DeviceError> for CopyError {
+    fn from(error: DeviceError) -> Self {
+        Self::Second(error)
+    }
+}
 
 /// Relation of two SSDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,21 +218,26 @@ impl Cache {
     }
 
     /// Has a second SSD mirror the first one, after it was brought up to date. One that fails is left out.
-    pub(crate) fn catch_up(&mut self, follower: Follower) {
+    ///
+    /// # Errors
+    /// Those of the first one, whose table can't be read any more.
+    pub(crate) fn catch_up(&mut self, follower: Follower, is_damaged: bool) -> Result<(), DeviceError> {
         let name = follower.member.device.name().to_owned();
-        match self.copy_to(&follower) {
+        match self.copy_to(&follower, is_damaged) {
             Ok(0) => {}
             Ok(blocks) => tracing::info!("{name}: {blocks} dirty blocks are copied from its mirror"),
-            Err(error) => {
+            Err(CopyError::First(error)) => return Err(error),
+            Err(CopyError::Second(error)) => {
                 tracing::error!("{name} can't be brought up to date, and is left out: {error}");
-                return;
+                return Ok(());
             }
         }
         self.flash.join(follower.member);
+        Ok(())
     }
 
     /// Copies to the second SSD; number of dirty blocks.
-    fn copy_to(&self, follower: &Follower) -> Result<u64, DeviceError> {
+    fn copy_to(&self, follower: &Follower, is_damaged: bool) -> Result<u64, CopyError> {
         if follower.is_same {
             return Ok(0);
         }
@@ -229,7 +251,7 @@ impl Cache {
         for run in &runs {
             let mut bytes = vec![0; run.len() * self.block_length()];
             let place = self.geometry.slot_place(run.start);
-            self.read_first(place, &mut bytes)?;
+            self.read_first(place, &mut bytes);
             self.correct(run, &mut bytes, &**device);
             device.write_at(place, &bytes)?;
         }
@@ -238,7 +260,11 @@ impl Cache {
         for at in (TABLE_OFFSET..end).step_by(RUN_BYTES) {
             let length = usize::try_from(end - at).map_or(RUN_BYTES, |left| left.min(RUN_BYTES));
             let (mut bytes, mut there) = (vec![0; length], vec![0; length]);
-            self.read_first(at, &mut bytes)?;
+            if is_damaged {
+                self.read_first(at, &mut bytes);
+            } else {
+                self.read_table(at, &mut bytes).map_err(CopyError::First)?;
+            }
             let is_readable = device.read_at(at, &mut there).is_ok();
             for (place, (page, there)) in
                 (at..).step_by(PAGE_BYTES).zip(bytes.chunks(PAGE_BYTES).zip(there.chunks(PAGE_BYTES)))
@@ -273,11 +299,33 @@ impl Cache {
         }
     }
 
+    /// Reads a part of the table from the first SSD. It was whole a moment ago; anything else would spoil that of the second one.
+    fn read_table(&self, offset: u64, bytes: &mut [u8]) -> Result<(), DeviceError> {
+        let device = &self.flash.first().device;
+        device.read_at(offset, bytes)?;
+        let (state, blocks) = (self.lock(), self.geometry.table_blocks());
+        for (at, page) in (offset..).step_by(PAGE_BYTES).zip(bytes.chunks(PAGE_BYTES)) {
+            let number = (at - TABLE_OFFSET) / PAGE_BYTES as u64;
+            let index = u32::try_from(number % blocks).expect("fewer than slots");
+            let counts = u64::from(state.commits.copies[index as usize]) == number / blocks;
+            let is_right = match TableBlock::parse(page, &state.superblock.cache, index) {
+                FoundBlock::Whole(_) => true,
+                FoundBlock::Torn { .. } => !counts,
+                FoundBlock::Damaged => false,
+            };
+            if !is_right {
+                let (device, source) = (device.name().to_owned(), io::Error::other("wrong checksum"));
+                return Err(DeviceError::Read { device, offset: at, length: PAGE_BYTES, source });
+            }
+        }
+        Ok(())
+    }
+
     /// Reads from the first SSD. Pieces that it can't read stay zeros, which no checksum fits.
-    fn read_first(&self, offset: u64, bytes: &mut [u8]) -> Result<(), DeviceError> {
+    fn read_first(&self, offset: u64, bytes: &mut [u8]) {
         let device = &self.flash.first().device;
         if device.read_at(offset, bytes).is_ok() {
-            return Ok(());
+            return;
         }
         let piece_bytes = self.block_length().min(PAGE_BYTES);
         for (at, piece) in (offset..).step_by(piece_bytes).zip(bytes.chunks_mut(piece_bytes)) {
@@ -286,7 +334,6 @@ impl Cache {
                 piece.fill(0);
             }
         }
-        Ok(())
     }
 
     /// Runs of slots with dirty blocks that the second SSD may lack.

@@ -4,7 +4,7 @@ use super::NARROW;
 use crate::world::{BLOCK, SMALL, Shape, contents, open, open_half, open_mirrored};
 use brindle_cache::{Cache, CacheError, MirrorState, Mode, add_mirror, destroy, disk_mark, inspect};
 use brindle_device::{Device, DeviceClass, WritableDevice};
-use brindle_sim::{Image, ImageDevice};
+use brindle_sim::{Fault, FaultyDevice, Image, ImageDevice};
 use std::sync::Arc;
 
 type Devices = [Arc<ImageDevice>; 3];
@@ -202,6 +202,25 @@ fn ssds_that_cannot_be_read_or_are_damaged_are_left_out() {
         if damages_table {
             assert_eq!(reads(&alone(&devices, 0), 100), 3);
         }
+    }
+}
+
+#[test]
+fn an_ssd_that_fails_while_the_cache_is_loaded_spoils_nothing_of_its_mirror() {
+    let faults = |number| [Fault::VanishAfter { calls: number }, Fault::WrongRead { number }];
+    let both = |fault: Fault| [0, 1].map(|half| (half, fault.clone()));
+    for (half, fault) in (0..40).flat_map(faults).flat_map(both) {
+        let (devices, cache) = mirrored();
+        write(&cache, 100, 1);
+        drop(cache);
+        let failing = devices.each_ref().map(|device| Arc::new(FaultyDevice::new(Arc::clone(device) as _)));
+        failing[half].inject(fault.clone());
+        let cache = open_mirrored(&failing, false).expect("it goes on with the other one");
+        assert_eq!(reads(&cache, 100), 1, "SSD {half}, {fault:?}");
+        drop(cache);
+        let cache = open_half(&devices, 1 - half, false);
+        let cache = cache.unwrap_or_else(|error| panic!("SSD {half}, {fault:?}: {error}"));
+        assert_eq!(reads(&cache, 100), 1, "SSD {half}, {fault:?}: the other one alone");
     }
 }
 
