@@ -217,12 +217,18 @@ impl Cache {
     /// Gives the veil that is made now its number. The SSDs of a mirror are told before the disk has it, so that each of them
     /// is known as the one that the mark means.
     fn number_veil(&self) -> Result<(), DeviceError> {
-        {
+        let superblock = {
             let superblock = &mut self.lock().superblock;
             if !superblock.is_mirrored() {
                 superblock.veil = superblock.next_veil().into();
                 return Ok(());
             }
+            superblock.clone()
+        };
+        // Numbered before, and never marked: the superblock knows one number before its own, not two.
+        let is_behind = |mark: &Mark| mark.is_of(&superblock) && mark.veil != superblock.veil;
+        if marks(&*self.disk)?.iter().any(is_behind) {
+            self.mark_disk(&superblock)?;
         }
         let renumber = |superblock: &mut Superblock| {
             superblock.renumber_veil();

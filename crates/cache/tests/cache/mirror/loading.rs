@@ -206,6 +206,20 @@ fn ssds_that_cannot_be_read_or_are_damaged_are_left_out() {
 }
 
 #[test]
+fn an_ssd_alone_is_the_newest_though_its_mark_was_twice_not_written() {
+    let (devices, cache) = mirrored();
+    write(&cache, 100, 1);
+    drop(cache);
+    for _ in 0..2 {
+        let failing = devices.each_ref().map(|device| Arc::new(FaultyDevice::new(Arc::clone(device) as _)));
+        let cache = open_half(&failing, 0, false).expect("it is the newest");
+        failing[2].inject(Fault::WritesWithin(0..4096));
+        cache.veil().expect_err("the mark can't be written");
+    }
+    assert_eq!(reads(&alone(&devices, 0), 100), 1);
+}
+
+#[test]
 fn an_ssd_that_fails_while_the_cache_is_loaded_spoils_nothing_of_its_mirror() {
     let faults = |number| [Fault::VanishAfter { calls: number }, Fault::WrongRead { number }];
     let both = |fault: Fault| [0, 1].map(|half| (half, fault.clone()));
