@@ -173,11 +173,8 @@ impl Cache {
                 }
             }
         }
-        let flushed = if written.is_empty() { Ok(()) } else { self.disk.flush() };
+        let flushed = if written.is_empty() { Ok(()) } else { self.on_disk(self.disk.flush()) };
         let mut state = self.lock();
-        if !written.is_empty() {
-            state.note_disk_write(&flushed);
-        }
         let is_on_disk = flushed.is_ok();
         let cleaned =
             written.iter().filter(|slot| state.slots.end_cleaning(**slot, is_on_disk)).count() as u64;
@@ -208,7 +205,7 @@ impl Cache {
         let pending: Vec<_> = begun.iter().map(submit).collect();
         let mut whole = Vec::new();
         for ((block, slot, checksum), (reader, pending)) in begun.into_iter().zip(pending) {
-            match pending.wait() {
+            match self.flash.noted(reader, pending.wait()) {
                 Ok(bytes) if block_checksum(block, &bytes) == checksum => {
                     whole.push((block, slot, bytes.to_vec()));
                 }
@@ -223,11 +220,11 @@ impl Cache {
         for (first, length) in cleaning::runs(&blocks, blocks.len()) {
             let part = &whole[first..first + length];
             let pieces: Vec<&[u8]> = part.iter().map(|(.., bytes)| &bytes[..]).collect();
-            let done = self.disk.write_pieces_at(part[0].0 * self.geometry.block_bytes, &pieces);
+            let place = part[0].0 * self.geometry.block_bytes;
+            let done = self.on_disk(self.disk.write_pieces_at(place, &pieces));
             let mut state = self.lock();
             state.counters.disk_writes += 1;
             state.counters.back_merge += length as u64 - 1;
-            state.note_disk_write(&done);
             if let Err(error) = done {
                 whole.iter().for_each(|(_, slot, _)| _ = state.slots.end_cleaning(*slot, false));
                 return Err(error);
@@ -239,10 +236,7 @@ impl Cache {
 
     fn note_unreadable(&self, block: u64, slot: u32, error: Option<DeviceError>) {
         let mut state = self.lock();
-        match &error {
-            None => state.counters.checksum_errors += 1,
-            Some(_) => state.counters.ssd_read_errors += 1,
-        }
+        state.counters.checksum_errors += u64::from(error.is_none());
         state.slots.note_unreadable(slot);
         let error = error.unwrap_or_else(|| DeviceError::Read {
             device: self.flash.name().to_owned(),

@@ -95,15 +95,13 @@ impl Cache {
 
     fn make_durable(&self, work: &CommitWork) -> Result<(), DeviceError> {
         if work.flushes_disk {
-            let flushed = self.disk.flush();
-            self.lock().note_disk_write(&flushed);
-            flushed?;
+            self.on_disk(self.disk.flush())?;
         }
-        let written = match work.change.blocks.is_empty() {
-            true => Ok(()),
-            false => self.write_table(work).and_then(|()| self.flash.flush()),
-        };
-        written.and_then(|()| self.record_loss()).inspect_err(|_| self.lock().counters.ssd_write_errors += 1)
+        if !work.change.blocks.is_empty() {
+            self.write_table(work)?;
+            self.flash.flush()?;
+        }
+        self.record_loss()
     }
 
     fn write_table(&self, work: &CommitWork) -> Result<(), DeviceError> {

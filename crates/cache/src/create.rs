@@ -343,7 +343,7 @@ impl Cache {
             superblock.clone()
         };
         let mut superblock = superblock;
-        superblock.disk_sample = sample(&*self.disk, superblock.disk_bytes.get())?.into();
+        superblock.disk_sample = self.on_disk(sample(&*self.disk, superblock.disk_bytes.get()))?.into();
         Ok(self.flash.write_superblock(&superblock)?)
     }
 

@@ -1,6 +1,7 @@
 //! The cache as a device.
 
 use crate::commits::Commits;
+use crate::device_errors::DeviceErrors;
 use crate::flash::Flash;
 use crate::format::{Geometry, Role, Superblock};
 use crate::latency::{Histogram, Latencies};
@@ -24,6 +25,7 @@ pub struct Cache {
     pub(crate) name: String,
     pub(crate) flash: Flash,
     pub(crate) disk: Arc<dyn WritableDevice>,
+    pub(crate) disk_errors: DeviceErrors,
     pub(crate) geometry: Geometry,
     pub(crate) mode: Mode,
     /// Bytes of the disk that are in use; it only grows.
@@ -62,6 +64,8 @@ pub(crate) struct State {
     pub(crate) fallow_hand: (u32, Duration),
     /// Failures of the flash without a success in between.
     pub(crate) flash_failures: u32,
+    /// Time since which these were too many, in seconds since 1970.
+    pub(crate) flash_off_since: Option<u64>,
     /// The last failure of the disk, unless it has worked since.
     pub(crate) disk_failure: Option<String>,
     /// Reason for which nothing is written any more.
@@ -102,6 +106,8 @@ pub struct CacheStatus {
     pub is_veiled: bool,
     /// True if the flash failed too often, and everything goes to the disk.
     pub is_flash_off: bool,
+    /// The SSD that is not used any more since it failed.
+    pub given_up: Option<GivenUpSsd>,
     /// The last failure of the disk, unless it has worked since.
     pub disk_failure: Option<String>,
     /// Reason for which writes are refused.
@@ -116,6 +122,15 @@ pub struct CacheStatus {
     pub counters: CacheCounters,
     /// Times that requests took.
     pub latencies: Latencies,
+}
+
+/// An SSD that was given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenUpSsd {
+    /// Its name.
+    pub ssd: String,
+    /// Time of that, in seconds since 1970.
+    pub since: u64,
 }
 
 /// State of the mirror of a cache on two SSDs.
@@ -162,31 +177,9 @@ impl State {
         self.disk_failure = answer.as_ref().err().map(ToString::to_string);
     }
 
-    /// Counts a read of the disk that failed.
-    pub(crate) fn note_disk_read<T>(&mut self, answer: &Result<T, DeviceError>) {
-        self.counters.disk_read_errors += u64::from(answer.is_err());
-        self.note_disk(answer);
-    }
-
-    /// Counts a write or flush of the disk that failed.
-    pub(crate) fn note_disk_write<T>(&mut self, answer: &Result<T, DeviceError>) {
-        self.counters.disk_write_errors += u64::from(answer.is_err());
-        self.note_disk(answer);
-    }
-
-    /// Takes note of requests to the flash of a cache that failed or did not.
-    pub(crate) fn note_flash(&mut self, cache: &str, is_fine: bool) {
-        self.flash_failures = if is_fine { 0 } else { self.flash_failures.saturating_add(1) };
-        if self.flash_failures == FLASH_FAILURES_MAX {
-            tracing::warn!(
-                "{cache}: the SSD failed {FLASH_FAILURES_MAX} times in a row; the cache takes in no further blocks"
-            );
-        }
-    }
-
     /// Returns true if the flash failed too often to be used for more.
     pub(crate) fn is_flash_off(&self) -> bool {
-        self.flash_failures >= FLASH_FAILURES_MAX
+        self.flash_off_since.is_some()
     }
 }
 
@@ -196,6 +189,8 @@ impl Cache {
     pub fn status(&self) -> CacheStatus {
         let mut state = self.lock();
         let wear_left_bytes = state.wear.left(self.clock.now());
+        let mut counters = state.counters;
+        counters.take_errors(&self.disk_errors, self.flash.errors());
         CacheStatus {
             name: text(&state.superblock.name),
             flash: self.flash.name().to_owned(),
@@ -210,21 +205,58 @@ impl Cache {
             dirty_blocks: state.slots.dirty(),
             is_veiled: state.superblock.is_veiled != 0,
             is_flash_off: state.is_flash_off(),
+            given_up: self.given_up(&state),
             disk_failure: state.disk_failure.clone(),
             stopped: state.stopped.clone(),
             wear_left_bytes,
             written_bytes: state.written_bytes,
             settings: state.settings.clone(),
-            counters: state.counters,
+            counters,
             latencies: state.latencies,
         }
     }
 
     fn mirror_state(&self, superblock: &Superblock) -> Option<MirrorState> {
-        let failed = self.flash.given_up().map(|member| member.device.name().to_owned());
+        let failed = self.flash.given_up().map(|(member, _)| member.device.name().to_owned());
         let is_whole = failed.is_none() && superblock.role() != Some(Role::Alone);
         let state = if is_whole { MirrorState::InSync } else { MirrorState::Degraded { failed } };
         superblock.is_mirrored().then_some(state)
+    }
+
+    fn given_up(&self, state: &State) -> Option<GivenUpSsd> {
+        let of = |ssd: &str, since| GivenUpSsd { ssd: ssd.to_owned(), since };
+        let lost = self.flash.given_up().map(|(member, since)| of(member.device.name(), since));
+        lost.or_else(|| Some(of(self.flash.survivor().device.name(), state.flash_off_since?)))
+    }
+
+    /// The answer of the disk to a request; counted if it failed.
+    pub(crate) fn on_disk<T>(&self, answer: Result<T, DeviceError>) -> Result<T, DeviceError> {
+        self.note_disk_error(&answer);
+        self.lock().note_disk(&answer);
+        answer
+    }
+
+    /// Counts a request that the disk failed.
+    pub(crate) fn note_disk_error<T>(&self, answer: &Result<T, DeviceError>) {
+        if let Err(error) = answer {
+            self.disk_errors.note(error);
+        }
+    }
+
+    /// Takes note of requests to the flash that failed, on all SSDs, or did not.
+    pub(crate) fn note_flash(&self, state: &mut State, is_fine: bool) {
+        if is_fine {
+            (state.flash_failures, state.flash_off_since) = (0, None);
+            return;
+        }
+        state.flash_failures = state.flash_failures.saturating_add(1);
+        if state.flash_failures == FLASH_FAILURES_MAX {
+            state.flash_off_since = Some(self.clock.calendar_seconds());
+            tracing::warn!(
+                "{}: the SSD failed {FLASH_FAILURES_MAX} times in a row; the cache takes in no further blocks",
+                self.name
+            );
+        }
     }
 
     /// Changes a setting by its name, at once. The limit of wear is stored on the flash, and holds for later loads.
@@ -255,6 +287,8 @@ impl Cache {
     pub fn zero_counters(&self) {
         let mut state = self.lock();
         (state.counters, state.latencies) = (CacheCounters::default(), Latencies::default());
+        self.disk_errors.zero();
+        self.flash.errors().into_iter().for_each(DeviceErrors::zero);
     }
 
     /// Checks that sums and flags in memory agree. For tests; costly.

@@ -4,11 +4,12 @@
 //! written from then on: the commit that follows says so durably (`mirror.rs`) before anything of it is acknowledged.
 //! A write that all SSDs fail leaves them as they are, and is the caller's.
 
+use crate::CacheClock;
+use crate::device_errors::DeviceErrors;
 use crate::format::{PAGE_BYTES, Superblock, TABLE_OFFSET, Uuid};
 use brindle_device::{Batch, DeviceError, PendingRead, ReadRequest, WritableDevice, WriteRequest};
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Adjacent slots that are read from the same SSD; the next ones are read from the other.
 const SLOTS_IN_TURN: u32 = 64;
@@ -26,17 +27,25 @@ pub(crate) struct Member {
 pub(crate) struct Flash {
     name: String,
     members: Vec<Member>,
-    /// Index plus 1 of the SSD that was given up; 0 if none was.
-    given_up: AtomicU8,
+    given_up: OnceLock<Loss>,
+    /// Requests that failed, of the first SSD and of its mirror, by their numbers.
+    errors: [DeviceErrors; 2],
+    clock: Arc<dyn CacheClock>,
+}
+
+/// The SSD that was given up, by its index, and the time of that.
+struct Loss {
+    index: usize,
+    calendar_seconds: u64,
 }
 
 /// A request that was submitted to SSDs, by their indices.
 pub(crate) struct Submitted(Vec<usize>);
 
 impl Flash {
-    pub(crate) fn new(first: Member) -> Self {
+    pub(crate) fn new(first: Member, clock: Arc<dyn CacheClock>) -> Self {
         let name = first.device.name().to_owned();
-        Self { name, members: vec![first], given_up: AtomicU8::new(0) }
+        Self { name, members: vec![first], given_up: OnceLock::new(), errors: Default::default(), clock }
     }
 
     /// Adds the second SSD, which has the contents of the first.
@@ -63,10 +72,25 @@ impl Flash {
         self.active().count()
     }
 
-    /// The SSD that was given up.
-    pub(crate) fn given_up(&self) -> Option<&Member> {
-        let index = self.given_up.load(Ordering::Acquire).checked_sub(1)?;
-        self.members.get(usize::from(index))
+    /// The SSD that was given up, and the time of that in seconds since 1970.
+    pub(crate) fn given_up(&self) -> Option<(&Member, u64)> {
+        let Loss { index, calendar_seconds } = self.given_up.get()?;
+        Some((&self.members[*index], *calendar_seconds))
+    }
+
+    /// Requests that failed, of the first SSD and of its mirror.
+    pub(crate) fn errors(&self) -> [&DeviceErrors; 2] {
+        self.errors.each_ref()
+    }
+
+    /// Counts a request that an SSD failed, which may not be in use yet.
+    pub(crate) fn note_error(&self, member: &Member, error: &DeviceError) {
+        self.errors[usize::from(member.number != 0)].note(error);
+    }
+
+    /// The answer of an SSD to a request; counted if it failed.
+    pub(crate) fn noted<T>(&self, index: usize, answer: Result<T, DeviceError>) -> Result<T, DeviceError> {
+        answer.inspect_err(|error| self.note_error(&self.members[index], error))
     }
 
     /// An SSD in use: the one that goes on when the other one was given up.
@@ -91,15 +115,16 @@ impl Flash {
     }
 
     pub(crate) fn read_at(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
-        self.members[index].device.read_at(offset, buffer)
+        self.noted(index, self.members[index].device.read_at(offset, buffer))
     }
 
     /// Writes over what an SSD has wrong. One that fails is given up, if there is another one.
     pub(crate) fn mend(&self, index: usize, offset: u64, bytes: &[u8]) {
         let is_in_use = self.active().any(|(active, _)| active == index);
-        if let Some(error) =
-            is_in_use.then(|| self.members[index].device.write_at(offset, bytes).err()).flatten()
-        {
+        if !is_in_use {
+            return;
+        }
+        if let Err(error) = self.noted(index, self.members[index].device.write_at(offset, bytes)) {
             self.give_up(index, &error);
         }
     }
@@ -130,7 +155,7 @@ impl Flash {
         let has_success = answers.iter().any(|(_, answer)| answer.is_ok());
         let mut outcome = Ok(());
         for (index, answer) in answers {
-            let Err(error) = answer else { continue };
+            let Err(error) = self.noted(*index, answer) else { continue };
             // A success counts only on an SSD that was not given up.
             if !(has_success && self.give_up(*index, &error)) {
                 outcome = outcome.and(Err(error));
@@ -178,20 +203,17 @@ impl Flash {
         if self.members.len() < 2 {
             return false;
         }
-        let own = u8::try_from(index + 1).expect("two SSDs");
-        match self.given_up.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => {
-                let member = self.members[index].device.name();
-                tracing::error!("{member} is given up, its mirror has all dirty blocks alone: {error}");
-                true
-            }
-            Err(before) => before == own,
+        let loss = Loss { index, calendar_seconds: self.clock.calendar_seconds() };
+        if self.given_up.set(loss).is_ok() {
+            let member = self.members[index].device.name();
+            tracing::error!("{member} is given up, its mirror has all dirty blocks alone: {error}");
         }
+        self.given_up.get().is_some_and(|loss| loss.index == index)
     }
 
     fn active(&self) -> impl Iterator<Item = (usize, &Member)> {
-        let given_up = usize::from(self.given_up.load(Ordering::Acquire));
-        self.members.iter().enumerate().filter(move |(index, _)| index + 1 != given_up)
+        let given_up = self.given_up.get().map(|loss| loss.index);
+        self.members.iter().enumerate().filter(move |(index, _)| Some(*index) != given_up)
     }
 }
 
@@ -204,6 +226,7 @@ impl fmt::Debug for Flash {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::HostClock;
     use brindle_device::DeviceClass;
     use brindle_sim::{Fault, FaultyDevice, Image, ImageDevice};
 
@@ -217,7 +240,7 @@ mod tests {
             let device = Arc::clone(&devices[usize::from(number)]) as _;
             Member { device, uuid: [number + 1; 16], number }
         };
-        let mut flash = Flash::new(member(1));
+        let mut flash = Flash::new(member(1), Arc::new(HostClock::new()));
         flash.join(member(0));
         (devices, flash)
     }
@@ -239,7 +262,7 @@ mod tests {
         assert!(flash.given_up().is_none(), "both are as good as before");
         devices[0].vanish();
         write(&flash, 1024).expect("one takes it");
-        assert_eq!((flash.given_up().map(|member| member.number), flash.in_use()), (Some(0), 1));
+        assert_eq!((flash.given_up().map(|(member, _)| member.number), flash.in_use()), (Some(0), 1));
         assert_eq!((flash.reader_of(0), flash.reader_of(SLOTS_IN_TURN)), (0, 0));
         devices[0].heal();
         devices[1].vanish();

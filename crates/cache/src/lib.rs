@@ -14,6 +14,7 @@ mod clock;
 mod commit;
 mod commits;
 mod create;
+mod device_errors;
 mod engine;
 mod error;
 mod files;
@@ -46,7 +47,7 @@ pub use create::{
     ASSOCIATIVITY, BLOCK_BYTES, CreateOptions, DestroyedCache, MEMORY_PER_SLOT, create, create_mirrored,
     destroy, planned_slots, planned_slots_mirrored,
 };
-pub use engine::{Cache, CacheStatus, MirrorState};
+pub use engine::{Cache, CacheStatus, GivenUpSsd, MirrorState};
 pub use error::CacheError;
 pub use files::load_files;
 pub use guard::guard_disk;
@@ -60,6 +61,6 @@ pub use open::{
 };
 pub use settings::{Change, Mode, Settings, UnknownMode};
 pub use slots::DISK_ASSOCIATIVITY;
-pub use statistics::CacheCounters;
+pub use statistics::{CacheCounters, ERROR_COUNTERS};
 pub use veil::{DISK_MAGIC, DiskMark, disk_mark, remove_mark};
 pub use word::{CacheWord, is_no_path, path_of};

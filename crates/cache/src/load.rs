@@ -11,6 +11,7 @@
 mod tests;
 
 use crate::commits::Commits;
+use crate::device_errors::DeviceErrors;
 use crate::engine::{Cache, State};
 use crate::flash::{Flash, Member};
 use crate::format::{DIRTY, ENTRIES, Entry, FoundBlock, Geometry, PAGE_BYTES, Role, Superblock, TableBlock};
@@ -267,17 +268,19 @@ impl Cache {
             is_telling: false,
             fallow_hand: (0, now),
             flash_failures: 0,
+            flash_off_since: None,
             disk_failure: None,
             stopped: None,
             guard: None,
         };
         Self {
             name: text(&superblock.name),
-            flash: Flash::new(first),
+            flash: Flash::new(first, Arc::clone(&clock)),
             geometry,
             mode: Mode::from_number(superblock.mode).expect("checked when it was parsed"),
             size_bytes: AtomicU64::new(superblock.disk_bytes.get()),
             disk,
+            disk_errors: DeviceErrors::default(),
             clock,
             state: Mutex::new(Rank::FlashCache, state),
             changed: Condvar::new(),

@@ -228,6 +228,7 @@ impl Cache {
             Ok(blocks) => tracing::info!("{name}: {blocks} dirty blocks are copied from its mirror"),
             Err(CopyError::First(error)) => return Err(error),
             Err(CopyError::Second(error)) => {
+                self.flash.note_error(&follower.member, &error);
                 tracing::error!("{name} can't be brought up to date, and is left out: {error}");
                 return Ok(());
             }

@@ -72,9 +72,7 @@ impl Cache {
         let (pieces, fills) = self.plan_read(offset, buffer.len());
         let runs = self.runs(&pieces);
         if let [Run { is_hit: false, .. }] = runs.as_slice() {
-            let read = self.disk.read_at(offset, buffer);
-            self.lock().note_disk_read(&read);
-            read?;
+            self.on_disk(self.disk.read_at(offset, buffer))?;
         } else {
             let pending: Vec<PendingRead> = runs.iter().map(|run| self.submit(run, &pieces)).collect();
             for (run, pending) in runs.iter().zip(pending) {
@@ -171,13 +169,12 @@ impl Cache {
     ) -> Result<(), DeviceError> {
         let pieces = &pieces[run.pieces.clone()];
         if !run.is_hit {
-            self.lock().note_disk_read(&answer);
-            let bytes = answer?;
+            let bytes = self.on_disk(answer)?;
             buffer[pieces[0].at..][..bytes.len()].copy_from_slice(&bytes);
             return Ok(());
         }
-        let bytes = answer.inspect_err(|_| self.lock().counters.ssd_read_errors += 1);
-        self.lock().note_flash(&self.name, bytes.is_ok() || self.flash.other(run.reader).is_some());
+        let bytes = self.flash.noted(run.reader, answer);
+        self.note_flash(&mut self.lock(), bytes.is_ok() || self.flash.other(run.reader).is_some());
         for (number, piece) in pieces.iter().enumerate() {
             let found = bytes
                 .as_ref()
@@ -187,7 +184,7 @@ impl Cache {
                 Some(contents) => {
                     buffer[piece.range()].copy_from_slice(&contents[piece.within..][..piece.length]);
                 }
-                None => self.disk.read_at(self.place_of(piece), &mut buffer[piece.range()])?,
+                None => self.on_disk(self.disk.read_at(self.place_of(piece), &mut buffer[piece.range()]))?,
             }
         }
         Ok(())
@@ -245,9 +242,8 @@ impl Cache {
         let read = self.flash.read_at(reader, self.geometry.slot_place(slot), &mut contents);
         {
             let mut state = self.lock();
-            state.note_flash(&self.name, read.is_ok() || self.flash.other(reader).is_some());
+            self.note_flash(&mut state, read.is_ok() || self.flash.other(reader).is_some());
             state.counters.ssd_reads += 1;
-            state.counters.ssd_read_errors += u64::from(read.is_err());
         }
         let found = read.is_ok().then_some(contents.as_slice());
         Ok(self.verified(piece, reader, found)?.map(Cow::into_owned))
@@ -334,7 +330,6 @@ impl Cache {
     pub(crate) fn note_slot_write(&self, state: &mut State, is_fine: bool) {
         state.counters.ssd_writes += 1;
         state.count_written(self.geometry.block_bytes);
-        state.counters.ssd_write_errors += u64::from(!is_fine);
-        state.note_flash(&self.name, is_fine);
+        self.note_flash(state, is_fine);
     }
 }

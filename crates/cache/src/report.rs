@@ -1,7 +1,7 @@
 //! Facts, settings and counters of a cache in use as text, and settings by name: the words of `brindle cache stat` and `set`.
 
 use crate::CacheError;
-use crate::engine::{Cache, CacheStatus, MirrorState};
+use crate::engine::{Cache, CacheStatus, GivenUpSsd, MirrorState};
 use crate::latency::Latencies;
 use crate::settings::Change;
 use crate::statistics::ALWAYS_ZERO;
@@ -24,6 +24,10 @@ impl CacheStatus {
             Some(MirrorState::Degraded { failed: Some(failed) }) => {
                 line("mirror", &format_args!("degraded: {failed} failed"));
             }
+        }
+        if let Some(GivenUpSsd { ssd, since }) = &self.given_up {
+            line("given_up", ssd);
+            line("given_up_since", since);
         }
         line("disk", &self.disk);
         match (&self.stopped, &self.disk_failure) {

@@ -14,6 +14,19 @@ pub(crate) const ALWAYS_ZERO: [&str; 8] = [
     "memory_alloc_errors",
 ];
 
+/// Counters of requests that a device failed.
+pub const ERROR_COUNTERS: [&str; 9] = [
+    "disk_read_errors",
+    "disk_write_errors",
+    "disk_flush_errors",
+    "ssd_read_errors",
+    "ssd_write_errors",
+    "ssd_flush_errors",
+    "mirror_read_errors",
+    "mirror_write_errors",
+    "mirror_flush_errors",
+];
+
 /// Declares the counters, and lists them by name.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -92,12 +105,22 @@ counters! {
     wear_refusals,
     /// Reads of the disk that failed.
     disk_read_errors,
-    /// Writes and flushes of the disk that failed.
+    /// Writes of the disk that failed.
     disk_write_errors,
-    /// Reads of the flash that failed.
+    /// Flushes of the disk that failed.
+    disk_flush_errors,
+    /// Reads of the first SSD that failed.
     ssd_read_errors,
-    /// Writes and flushes of the flash that failed.
+    /// Writes of the first SSD that failed.
     ssd_write_errors,
+    /// Flushes of the first SSD that failed.
+    ssd_flush_errors,
+    /// Reads of its mirror that failed.
+    mirror_read_errors,
+    /// Writes of its mirror that failed.
+    mirror_write_errors,
+    /// Flushes of its mirror that failed.
+    mirror_flush_errors,
     /// Blocks on the flash with a wrong checksum.
     checksum_errors,
     /// Blocks that one SSD had wrong or could not read, and that were written over from its mirror.

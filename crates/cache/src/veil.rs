@@ -227,7 +227,7 @@ impl Cache {
         };
         // Numbered before, and never marked: the superblock knows one number before its own, not two.
         let is_behind = |mark: &Mark| mark.is_of(&superblock) && mark.veil != superblock.veil;
-        if marks(&*self.disk)?.iter().any(is_behind) {
+        if self.on_disk(marks(&*self.disk))?.iter().any(is_behind) {
             self.mark_disk(&superblock)?;
         }
         let renumber = |superblock: &mut Superblock| {
@@ -243,9 +243,9 @@ impl Cache {
         let mut mark = Mark::of(superblock, self.flash.name()).as_bytes().to_vec();
         mark.resize(self.block_length(), 0);
         for block in &blocks {
-            self.disk.write_at(block * self.geometry.block_bytes, &mark)?;
+            self.on_disk(self.disk.write_at(block * self.geometry.block_bytes, &mark))?;
         }
-        self.disk.flush()
+        self.on_disk(self.disk.flush())
     }
 
     /// Number of blocks of the veil that the flash can't give back.
@@ -300,7 +300,7 @@ impl Cache {
     /// [`CacheError::OtherCache`] and [`CacheError::StaleFlash`] unless forced, those of the disk.
     pub(crate) fn judge_veil(&self, is_forced: bool, is_half: bool) -> Result<Veil, CacheError> {
         let superblock = self.lock().superblock.clone();
-        let marks = marks(&*self.disk)?;
+        let marks = self.on_disk(marks(&*self.disk))?;
         let (flash, disk) = (|| self.flash.name().to_owned(), || self.disk.name().to_owned());
         if let Some(other) = marks.iter().find(|mark| mark.cache != superblock.cache && !is_forced) {
             let (cache, owner) = (text(&other.name), text(&other.flash_name));
@@ -347,7 +347,7 @@ impl Cache {
         let mut veiled = Vec::new();
         for block in &dirty {
             let mut bytes = [0; size_of::<Mark>()];
-            self.disk.read_at(block * self.geometry.block_bytes, &mut bytes)?;
+            self.on_disk(self.disk.read_at(block * self.geometry.block_bytes, &mut bytes))?;
             if Mark::parse(&bytes).is_some_and(|mark| mark.cache == cache) {
                 veiled.push(*block);
             }

@@ -81,6 +81,7 @@ impl Cache {
         let mut result = outcomes.error.map_or(Ok(()), Err);
         for index in failed {
             let written = self.disk.write_at(writes[index].place(self), writes[index].contents(bytes));
+            self.note_disk_error(&written);
             self.note_disk_write(&mut self.lock(), &writes[index].piece, written.is_ok());
             result = result.and(written);
         }
@@ -198,6 +199,7 @@ impl Cache {
             run.iter().for_each(|index| outcomes.in_slot[*index] = is_fine);
         }
         for (run, answer) in disk_runs.iter().zip(answers) {
+            self.note_disk_error(&answer);
             run.iter().for_each(|index| outcomes.on_disk[*index] = answer.is_ok());
             if let (Err(error), None) = (answer, &outcomes.error) {
                 outcomes.error = Some(error);
@@ -238,7 +240,6 @@ impl Cache {
     /// failed, only a dirty block is still right.
     fn note_disk_write(&self, state: &mut State, piece: &Piece, is_fine: bool) {
         state.disk_unflushed = true;
-        state.counters.disk_write_errors += u64::from(!is_fine);
         if let Some(slot) =
             state.slots.find(piece.block).filter(|slot| is_fine || !state.slots.is_dirty(*slot))
         {
@@ -290,7 +291,7 @@ impl Cache {
 
     /// Discards a range without blocks of the veil.
     fn discard_part(&self, offset: u64, end: u64) -> Result<bool, DeviceError> {
-        if !self.disk.discard(offset, end - offset)? {
+        if !self.on_disk(self.disk.discard(offset, end - offset))? {
             return Ok(false);
         }
         let block_bytes = self.geometry.block_bytes;

@@ -1,6 +1,8 @@
 //! Judgement on the facts of a pool: a pure function of them and the time.
 
 use super::{DeviceHealth, Job, PoolHealth, RoomHealth, Writing};
+use crate::CacheLines;
+use brindle_cache::ERROR_COUNTERS;
 use brindle_care::scrub::{DeviceState, ScrubRecord};
 use brindle_ondisk::{DevId, RootId, Uuid};
 use brindle_policy::tier::Content;
@@ -80,6 +82,12 @@ pub enum Finding {
     Behind(DevId, String),
     /// A device has counted errors.
     DeviceErrors(DevId, String, [u64; 5]),
+    /// A device is a cache on two SSDs of which one has the dirty blocks alone; the state of the mirror.
+    CacheDegraded(DevId, String),
+    /// A device is a cache whose SSD was given up; the SSD.
+    CacheWithoutSsd(DevId, String),
+    /// A device is a cache whose SSDs or disk failed requests: names of counters, and counts.
+    CacheErrors(DevId, Vec<(&'static str, u64)>),
     /// The last scrub found errors that it could not correct.
     Uncorrectable(u64),
     /// The last scrub found errors, and was not to correct them.
@@ -122,8 +130,11 @@ impl Finding {
             | Self::Missing(..)
             | Self::LeftOut(..)
             | Self::Behind(..)
+            | Self::CacheDegraded(..)
             | Self::Uncorrectable(_) => Severity::Risk,
             Self::DeviceErrors(..)
+            | Self::CacheWithoutSsd(..)
+            | Self::CacheErrors(..)
             | Self::Correctable(_)
             | Self::NotScrubbed(..)
             | Self::WrongQuotas
@@ -146,8 +157,14 @@ impl Finding {
             _ if self.severity() == Severity::Note => State::Ok,
             Self::ReadOnly(_) => State::ReadOnly,
             Self::DamagedTree(..) => State::Errors,
-            Self::Missing(..) | Self::LeftOut(..) | Self::Behind(..) => State::Degraded,
-            Self::DeviceErrors(..) | Self::Uncorrectable(_) | Self::Correctable(_) => State::Errors,
+            Self::Missing(..) | Self::LeftOut(..) | Self::Behind(..) | Self::CacheDegraded(..) => {
+                State::Degraded
+            }
+            Self::DeviceErrors(..)
+            | Self::CacheWithoutSsd(..)
+            | Self::CacheErrors(..)
+            | Self::Uncorrectable(_)
+            | Self::Correctable(_) => State::Errors,
             Self::Full(..) => State::Full,
             _ => State::Attention,
         }
@@ -162,6 +179,9 @@ impl Finding {
             Self::LeftOut(..) => "device_left_out",
             Self::Behind(..) => "device_behind",
             Self::DeviceErrors(..) => "device_errors",
+            Self::CacheDegraded(..) => "cache_degraded",
+            Self::CacheWithoutSsd(..) => "cache_without_ssd",
+            Self::CacheErrors(..) => "cache_errors",
             Self::Uncorrectable(_) => "scrub_uncorrectable",
             Self::Correctable(_) => "scrub_correctable",
             Self::NotScrubbed(..) => "device_not_scrubbed",
@@ -188,6 +208,7 @@ pub fn findings(pool: &PoolHealth, now: u64) -> Vec<Finding> {
     let damaged = pool.damaged_trees.iter();
     found.extend(damaged.map(|(tree, why)| Finding::DamagedTree(*tree, why.clone())));
     pool.devices.iter().for_each(|device| judge_device(device, &mut found));
+    pool.caches.iter().for_each(|(devid, lines)| judge_cache(DevId::new(*devid), lines, &mut found));
     judge_space(pool, &mut found);
     judge_write_back(pool, now, &mut found);
     if pool.has_wrong_quotas {
@@ -224,6 +245,24 @@ fn judge_device(device: &DeviceHealth, found: &mut Vec<Finding>) {
     }
     if let Some(errors) = device.errors.filter(|errors| *errors != [0; 5]) {
         found.push(Finding::DeviceErrors(devid, path(), errors));
+    }
+}
+
+fn judge_cache(devid: DevId, lines: &CacheLines, found: &mut Vec<Finding>) {
+    let line = |name: &str| lines.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    let given_up = line("given_up");
+    match (line("mirror"), given_up) {
+        (Some(mirror), _) if mirror.starts_with("degraded") => {
+            found.push(Finding::CacheDegraded(devid, mirror.to_owned()));
+        }
+        (_, Some(ssd)) => found.push(Finding::CacheWithoutSsd(devid, ssd.to_owned())),
+        (_, None) => {}
+    }
+    let count =
+        |name: &'static str| Some((name, line(name)?.parse::<u64>().ok()?)).filter(|(_, count)| *count > 0);
+    let errors: Vec<(&'static str, u64)> = ERROR_COUNTERS.into_iter().filter_map(count).collect();
+    if !errors.is_empty() {
+        found.push(Finding::CacheErrors(devid, errors));
     }
 }
 

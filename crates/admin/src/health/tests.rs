@@ -86,6 +86,32 @@ fn devices_in_trouble_make_a_pool_degraded_or_erroneous() {
 }
 
 #[test]
+fn caches_whose_devices_fail_are_told_of() {
+    let with = |lines: &[(&str, &str)]| {
+        let lines = lines.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        judged(|pool| pool.caches = vec![(2, lines)])
+    };
+    let devid = DevId::new(2);
+    let (state, ..) = with(&[("mirror", "in sync"), ("ssd_read_errors", "0"), ("reads", "5")]);
+    assert_eq!(state, State::Ok);
+    let (state, severity, found) = with(&[("mirror", "degraded: one SSD is away")]);
+    assert_eq!((state, severity), (State::Degraded, Severity::Risk));
+    assert_eq!(found[0], Finding::CacheDegraded(devid, "degraded: one SSD is away".to_owned()));
+    let (state, severity, found) =
+        with(&[("given_up", "/dev/sda2"), ("ssd_write_errors", "8"), ("disk_flush_errors", "1")]);
+    assert_eq!((state, severity), (State::Errors, Severity::Attention));
+    assert_eq!(
+        found[..2],
+        [
+            Finding::CacheWithoutSsd(devid, "/dev/sda2".to_owned()),
+            Finding::CacheErrors(devid, vec![("disk_flush_errors", 1), ("ssd_write_errors", 8)]),
+        ]
+    );
+    let (_, _, found) = with(&[("mirror", "degraded: /dev/sda2 failed"), ("given_up", "/dev/sda2")]);
+    assert_eq!(found.iter().map(Finding::name).collect::<Vec<_>>(), ["cache_degraded", "scrubbed"]);
+}
+
+#[test]
 fn a_pool_that_has_become_read_only_is_at_risk_and_one_that_was_mounted_so_is_not() {
     let (state, severity, found) = judged(|pool| {
         pool.writing = Writing::Refused("the flush failed".to_owned());

@@ -163,6 +163,15 @@ fn pool_on_a_mirrored_cache_survives_the_loss_of_an_ssd() {
     unmount(&mirrored.path("place"));
     fs::remove_file(mirrored.path("ssd1")).expect("ours");
     assert!(brindle_prints(["-q", "ls", &word]).contains("file"));
+    brindle_succeeds(["-q", "mount", &word, &place]);
+    let status = brindle(["status", &place]);
+    unmount(&mirrored.path("place"));
+    let said = String::from_utf8_lossy(&status.stdout);
+    assert_eq!(status.status.code(), Some(3), "{said}");
+    assert!(
+        said.contains("degraded") && said.contains("the cache of devid 1 is degraded: one SSD is away"),
+        "{said}"
+    );
     brindle_succeeds(["check", "--check-data-csum", &word]);
     brindle_succeeds(["check", "--check-data-csum", &disk]);
 }

@@ -1,7 +1,7 @@
 //! Devices that fail: reads go on from the disk, dirty blocks are missed by name, and nothing is acknowledged in vain.
 
-use crate::world::{BLOCK, SMALL, Shape, TINY, contents, open};
-use brindle_cache::{Cache, Mode};
+use crate::world::{BLOCK, SMALL, Shape, TINY, TestClock, contents, open};
+use brindle_cache::{Cache, ERROR_COUNTERS, Mode};
 use brindle_device::{Device, WritableDevice};
 use brindle_sim::{Fault, FaultyDevice, ImageDevice};
 use std::sync::Arc;
@@ -117,6 +117,60 @@ fn a_disk_that_fails_is_told_until_it_works_again() {
     weak.devices[1].heal();
     weak.write(0, 2);
     assert_eq!(state(&weak), "in use");
+}
+
+#[test]
+fn requests_that_failed_are_counted_by_device_and_kind() {
+    let weak = weak(Shape { mode: Mode::Through, ..SMALL });
+    let errors = |weak: &Weak| {
+        let lines = weak.cache.status().lines();
+        let count =
+            |name: &&str| lines.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+        let counts = ERROR_COUNTERS.iter().map(|name| (*name, count(name).expect("it is shown")));
+        counts
+            .filter(|(_, count)| count != "0")
+            .map(|(name, count)| format!("{name} {count}"))
+            .collect::<Vec<_>>()
+    };
+    weak.write(1, 1);
+    weak.flash().inject(Fault::ReadsWithin(slots()));
+    assert_eq!((weak.reads(1), errors(&weak)), (Ok(1), vec!["ssd_read_errors 1".to_owned()]));
+    weak.cache.zero_counters();
+    assert_eq!(errors(&weak), [""; 0]);
+    weak.flash().heal();
+    weak.flash().inject(Fault::WritesWithin(slots()));
+    weak.write(2, 2);
+    assert_eq!(errors(&weak), ["ssd_write_errors 1"]);
+    weak.devices[1].inject(Fault::ReadsWithin(0..BLOCK));
+    weak.reads(0).expect_err("the disk fails");
+    weak.devices[1].inject(Fault::WritesWithin(0..BLOCK));
+    weak.cache.write_at(0, &[1]).expect_err("the disk fails");
+    weak.devices[1].inject(Fault::FlushesFrom { number: 0 });
+    weak.cache.flush().expect_err("the disk fails");
+    let of_disk = ["disk_read_errors 1", "disk_write_errors 1", "disk_flush_errors 1", "ssd_write_errors 1"];
+    assert_eq!(errors(&weak), of_disk);
+}
+
+#[test]
+fn an_ssd_that_is_given_up_is_told_with_the_time_until_it_works_again() {
+    let shape = Shape { mode: Mode::Through, ..SMALL };
+    let (plain, clock) = (shape.devices(), Arc::new(TestClock::default()));
+    let devices = plain.clone().map(|device| Arc::new(FaultyDevice::new(device)));
+    let weak = Weak { cache: shape.create_with(&devices, Arc::clone(&clock)), devices, plain };
+    let shown = |weak: &Weak| {
+        let lines = weak.cache.status().lines().into_iter();
+        lines.filter(|(name, _)| name.starts_with("given_up")).map(|(_, value)| value).collect::<Vec<_>>()
+    };
+    (0..10).for_each(|block| weak.write(block, 1));
+    clock.pass(70);
+    weak.flash().inject(Fault::VanishAfter { calls: 0 });
+    (0..7).for_each(|block| assert_eq!(weak.reads(block), Ok(1)));
+    assert_eq!(shown(&weak), [""; 0]);
+    assert_eq!(weak.reads(7), Ok(1));
+    clock.pass(9);
+    assert_eq!((weak.reads(8), shown(&weak)), (Ok(1), vec!["flash".to_owned(), "70".to_owned()]));
+    weak.flash().heal();
+    assert_eq!((weak.reads(9), shown(&weak)), (Ok(1), Vec::new()));
 }
 
 #[test]

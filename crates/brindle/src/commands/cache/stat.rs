@@ -1,7 +1,7 @@
 //! `cache stat`: settings and counters of a cache in use, or facts of one that is not.
 
 use super::served::lines_at;
-use crate::format::{Align, write_table};
+use crate::format::{Align, Civil, write_table};
 use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Result, bail};
@@ -29,7 +29,7 @@ EXIT STATUS
 /// Show settings and counters of a cache
 ///
 /// `wear_left_bytes` may be written to the SSD by choice now (`wear_bytes_per_day`); less than 0 is a debt, to be paid first. `ssd_lifetime_write_bytes` counts since the cache was made, but for uses that ended in a crash. Other counters begin when the cache is loaded, and with `brindle cache set zero_stats=1`; those of blocks count blocks. `mirror` tells of a
-/// cache on two SSDs if they are in sync, or one has the dirty blocks alone. Of an SSD that is not in use, the facts of the cache on it are shown; of a mounted pool, all caches among its devices. A line of latencies has the requests that took at most that number of microseconds.
+/// cache on two SSDs if they are in sync, or one has the dirty blocks alone. Of an SSD that is not in use, the facts of the cache on it are shown; of a mounted pool, all caches among its devices. `ssd_read_errors` and its like count requests that the SSD, its mirror or the disk failed; an SSD that is not used any more since it failed is `given_up`, `given_up_since` a time. A line of latencies has the requests that took at most that number of microseconds.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct StatCommand {
@@ -101,8 +101,18 @@ fn object(lines: &CacheLines) -> Map<String, Value> {
 }
 
 fn write_lines(out: &mut impl Write, lines: CacheLines) -> Result<()> {
-    let rows: Vec<Vec<String>> = lines.into_iter().map(|(name, value)| vec![name, value]).collect();
+    let row = |(name, value): (String, String)| {
+        let value = as_time(&name, &value).unwrap_or(value);
+        vec![name, value]
+    };
+    let rows: Vec<Vec<String>> = lines.into_iter().map(row).collect();
     Ok(write_table(out, &[Align::Left, Align::Left], &rows)?)
+}
+
+/// The time that a line tells in seconds, for people.
+fn as_time(name: &str, value: &str) -> Option<String> {
+    let seconds = (name == "given_up_since").then(|| value.parse().ok()).flatten()?;
+    Some(format!("{} UTC", Civil::from_epoch(seconds)))
 }
 
 fn on_flash(path: &Path) -> Result<Vec<(String, String)>> {

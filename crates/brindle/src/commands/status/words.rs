@@ -29,6 +29,16 @@ pub(super) fn finding(finding: &Finding) -> String {
                 counted.map(|(kind, count)| plural(*count, &format!("{kind} error"))).collect();
             format!("{}: {}", device(devid, path), counted.join(", "))
         }
+        Finding::CacheDegraded(devid, mirror) => {
+            format!("the cache of devid {devid} is {mirror}")
+        }
+        Finding::CacheWithoutSsd(devid, ssd) => {
+            format!("the cache of devid {devid} goes without {ssd}, which failed")
+        }
+        Finding::CacheErrors(devid, errors) => {
+            let counted: Vec<String> = errors.iter().map(|(name, count)| format!("{name} {count}")).collect();
+            format!("the cache of devid {devid}: {}", counted.join(", "))
+        }
         Finding::Uncorrectable(count) => {
             format!("the last scrub could not correct {}", plural(*count, "error"))
         }
@@ -106,6 +116,16 @@ pub(super) fn remedy(finding: &Finding, health: &PoolHealth) -> Option<String> {
             format!(
                 "look at the drive and its cable, `brindle scrub start {pool}`, then `brindle device stats -z {pool}`"
             )
+        }
+        Finding::CacheDegraded(..) => {
+            "look at the SSD that failed; unmount the pool, `brindle cache mirror SSD NEW` for another one, and mount it with both"
+                .to_owned()
+        }
+        Finding::CacheWithoutSsd(..) => {
+            "look at the SSD and its cable: it is tried again when the pool is mounted anew".to_owned()
+        }
+        Finding::CacheErrors(..) => {
+            format!("look at the drive and its cable, then `brindle cache set zero_stats=1 {mount}`")
         }
         Finding::Uncorrectable(_) => {
             format!("`brindle scrub status {pool}` names the files: restore them, and scrub again")
@@ -240,5 +260,8 @@ mod tests {
         spans.iter().for_each(|(seconds, said)| assert_eq!(span(*seconds), *said));
         let errors = Finding::DeviceErrors(DevId::new(2), "/dev/sdb".to_owned(), [7, 0, 1, 0, 0]);
         assert_eq!(finding(&errors), "devid 2 (/dev/sdb): 7 write errors, 1 flush error");
+        let errors = vec![("ssd_read_errors", 3), ("disk_flush_errors", 1)];
+        let errors = Finding::CacheErrors(DevId::new(2), errors);
+        assert_eq!(finding(&errors), "the cache of devid 2: ssd_read_errors 3, disk_flush_errors 1");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::NARROW;
 use crate::world::{BLOCK, SMALL, contents, open_half, open_mirrored};
-use brindle_cache::{Cache, CacheError, MirrorState};
+use brindle_cache::{Cache, CacheError, GivenUpSsd, MirrorState};
 use brindle_device::{Device, WritableDevice};
 use brindle_sim::{Fault, FaultyDevice, ImageDevice, Random};
 use std::sync::Arc;
@@ -100,6 +100,28 @@ fn an_ssd_that_fails_at_any_call_is_given_up_and_the_other_goes_on() {
 fn total(device: &FaultyDevice) -> u64 {
     let counts = device.counts();
     counts.reads + counts.writes + counts.flushes
+}
+
+#[test]
+fn errors_of_each_ssd_are_counted_though_the_other_one_makes_them_good() {
+    for half in [0, 1] {
+        let Weak { cache, devices, plain } = weak(SMALL);
+        cache.write_at(100 * BLOCK, &[5; 200 << 10]).expect("it works");
+        devices[half].inject(Fault::ReadsWithin(slots()));
+        cache.read_at(100 * BLOCK, &mut [0; 200 << 10]).expect("the other one has all");
+        let status = cache.status();
+        let mut reads = [status.counters.ssd_read_errors, status.counters.mirror_read_errors];
+        reads.rotate_left(half);
+        assert!(reads[0] > 0 && reads[1] == 0, "SSD {half}: {reads:?}");
+        assert_eq!(status.given_up, None);
+        devices[half].inject(Fault::FlushesFrom { number: devices[half].counts().flushes });
+        cache.flush().expect("it goes on");
+        let status = cache.status();
+        let mut flushes = [status.counters.ssd_flush_errors, status.counters.mirror_flush_errors];
+        flushes.rotate_left(half);
+        assert_eq!(flushes, [1, 0], "SSD {half}");
+        assert_eq!(status.given_up, Some(GivenUpSsd { ssd: plain[half].name().to_owned(), since: 0 }));
+    }
 }
 
 #[test]
