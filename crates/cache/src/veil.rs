@@ -10,6 +10,7 @@
 //! | the superblock says that there is a veil | a disk without it was written alone, and is refused |
 //! | lifted: all other blocks are clean | |
 //! | the superblock says that there is none | the flash has the contents |
+//! | what the marks hide is written to the disk, durably | the marks are there still |
 //! | the blocks are cleaned | the disk has everything |
 //!
 //! A block of these that the flash fails to take goes to the disk like any other, after the superblock was told.
@@ -237,13 +238,35 @@ impl Cache {
         self.change_superblock(renumber, |_| Ok(()))
     }
 
-    /// Writes the mark of the veil to the disk, durably.
+    /// Writes the mark of the veil to the disk, durably. The rest of its blocks is hidden when all marks are there: a torn write
+    /// leaves no disk that lacks something and bears none.
     pub(crate) fn mark_disk(&self, superblock: &Superblock) -> Result<(), DeviceError> {
         let blocks = self.lock().slots.pinned().to_vec();
-        let mut mark = Mark::of(superblock, self.flash.name()).as_bytes().to_vec();
-        mark.resize(self.block_length(), 0);
-        for block in &blocks {
-            self.on_disk(self.disk.write_at(block * self.geometry.block_bytes, &mark))?;
+        let mark = Mark::of(superblock, self.flash.name());
+        for hides in [false, true] {
+            for block in &blocks {
+                let place = block * self.geometry.block_bytes;
+                let mut bytes = vec![0; self.block_length()];
+                if !hides {
+                    self.on_disk(self.disk.read_at(place, &mut bytes))?;
+                }
+                bytes[..size_of::<Mark>()].copy_from_slice(mark.as_bytes());
+                self.on_disk(self.disk.write_at(place, &bytes))?;
+            }
+            self.on_disk(self.disk.flush())?;
+        }
+        Ok(())
+    }
+
+    /// Writes to the disk what its marks hide, durably, and leaves the marks, so that these go last.
+    fn show_hidden(&self) -> Result<(), DeviceError> {
+        let blocks = self.lock().slots.pinned().to_vec();
+        for place in blocks.into_iter().map(|block| block * self.geometry.block_bytes) {
+            let (mut contents, mut mark) = (vec![0; self.block_length()], [0; size_of::<Mark>()]);
+            self.read_range(place, &mut contents)?;
+            self.on_disk(self.disk.read_at(place, &mut mark))?;
+            contents[..size_of::<Mark>()].copy_from_slice(&mark);
+            self.on_disk(self.disk.write_at(place, &contents))?;
         }
         self.on_disk(self.disk.flush())
     }
@@ -262,6 +285,7 @@ impl Cache {
     /// Lets the blocks of the veil be cleaned; the disk has all others.
     pub(crate) fn lift_veil(&self) -> Result<(), DeviceError> {
         self.tell_of_veil(false)?;
+        self.show_hidden()?;
         self.lock().slots.pin(Vec::new());
         Ok(())
     }
