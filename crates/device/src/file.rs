@@ -22,7 +22,7 @@ use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 /// An image file or a block device.
@@ -32,6 +32,8 @@ pub struct FileDevice {
     file: Arc<File>,
     /// For large writes, if it is a block device that is written, or an image for which that was asked.
     direct: OnceLock<Option<DirectFile>>,
+    /// Number of those that asked for it; a block device needs none.
+    bypasses: AtomicUsize,
     /// For reads past the host's cache, once there was one.
     uncached: OnceLock<Option<UncachedReader>>,
     size_bytes: AtomicU64,
@@ -153,6 +155,7 @@ impl FileDevice {
             name: name.into(),
             file: Arc::new(file),
             direct,
+            bypasses: AtomicUsize::new(0),
             uncached: OnceLock::new(),
             size_bytes,
             is_block_device,
@@ -182,6 +185,9 @@ impl FileDevice {
 
     /// The way around the host's cache, if adjacent pieces are to take it.
     pub(crate) fn direct_for(&self, offset: u64, pieces: &[&[u8]]) -> Option<&DirectFile> {
+        if !self.is_block_device && self.bypasses.load(Relaxed) == 0 {
+            return None;
+        }
         self.direct.get().and_then(Option::as_ref).filter(|direct| direct.wants(offset, pieces))
     }
 
@@ -399,6 +405,12 @@ impl WritableDevice for FileDevice {
         // By its descriptor: whatever its name stands for by now, this is the same file.
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         self.direct.get_or_init(|| DirectFile::of(Path::new(&path), &self.file));
+        self.bypasses.fetch_add(1, Relaxed);
+    }
+
+    fn return_to_cache(&self) {
+        let before = self.bypasses.fetch_sub(1, Relaxed);
+        assert!(before > 0, "{}: the cache is returned to as often as it is bypassed", self.name);
     }
 
     fn flush(&self) -> Result<(), DeviceError> {

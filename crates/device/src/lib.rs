@@ -189,8 +189,12 @@ pub trait WritableDevice: Device {
     }
 
     /// Says that much will be written from now on, in long runs that are not read soon: pieces aligned to
-    /// [`DIRECT_ALIGNMENT`] in memory and on the device may go around a cache then. Costs little, fails silently.
+    /// [`DIRECT_ALIGNMENT`] in memory and on the device may go around a cache then, until
+    /// [`return_to_cache`](Self::return_to_cache) was called as often. Costs little, fails silently.
     fn bypass_cache(&self) {}
+
+    /// Ends what [`bypass_cache`](Self::bypass_cache) began.
+    fn return_to_cache(&self) {}
 
     /// Makes durable everything written before.
     fn flush(&self) -> Result<(), DeviceError>;

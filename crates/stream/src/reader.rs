@@ -4,7 +4,7 @@ use crate::attributes::Attributes;
 use crate::decode::decode;
 use crate::{COMMAND_BYTES_MAX, COMMAND_HEADER_BYTES, HEADER_BYTES, MAGIC, VERSION_MAX};
 use crate::{CommandNumber, Placed, StreamError, StreamProblem};
-use std::io::Read;
+use std::io::{self, BufRead, Read};
 
 /// A stream that is read.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub struct StreamReader<R> {
     payload: Vec<u8>,
 }
 
-impl<R: Read> StreamReader<R> {
+impl<R: BufRead> StreamReader<R> {
     /// Reads the header.
     ///
     /// # Errors
@@ -98,11 +98,9 @@ impl<R: Read> StreamReader<R> {
         if length > COMMAND_BYTES_MAX {
             return Err(fail(StreamProblem::TooLong { found: length }));
         }
-        self.payload.clear();
-        // As much memory as there are bytes: the length is a claim.
-        let read = self.source.by_ref().take(length.into()).read_to_end(&mut self.payload);
-        let found = read.map_err(|error| fail(error.into()))?;
-        check_whole(found, usize::try_from(length).expect("bounded")).map_err(fail)?;
+        let length_in_memory = usize::try_from(length).expect("bounded");
+        self.read_payload(length_in_memory).map_err(|error| fail(error.into()))?;
+        check_whole(self.payload.len(), length_in_memory).map_err(fail)?;
         let checksum = u32::from_le_bytes(header[6..].try_into().expect("four bytes"));
         let computed = checksum_of(&header, &self.payload);
         if checksum != computed {
@@ -115,6 +113,25 @@ impl<R: Read> StreamReader<R> {
         let attributes = Attributes::find(&self.payload, self.version).map_err(fail)?;
         let command = decode(number, &attributes).map_err(fail)?;
         Ok(Some(Placed { offset, command }))
+    }
+
+    /// Reads the attributes of a command, fewer bytes if the source ends. Takes as much memory as there are bytes: the length is a claim.
+    fn read_payload(&mut self, length: usize) -> io::Result<()> {
+        self.payload.clear();
+        while self.payload.len() < length {
+            let there = match self.source.fill_buf() {
+                Ok(there) => there,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            if there.is_empty() {
+                break;
+            }
+            let taken = there.len().min(length - self.payload.len());
+            self.payload.extend_from_slice(&there[..taken]);
+            self.source.consume(taken);
+        }
+        Ok(())
     }
 }
 
@@ -141,7 +158,7 @@ fn fill(source: &mut impl Read, buffer: &mut [u8]) -> Result<usize, StreamProble
         match source.read(&mut buffer[done..]) {
             Ok(0) => break,
             Ok(read) => done += read,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error.into()),
         }
     }

@@ -6,6 +6,7 @@
 //! What is known of the pool (its devices, its chunks) is one immutable snapshot, replaced as a whole when
 //! something is added: a reader takes the snapshot that there is, and no lock is held while a device works.
 
+mod bypass;
 mod checksums;
 mod chunk;
 mod composed;
@@ -35,6 +36,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use bypass::CacheBypass;
 pub use checksums::DataChecksums;
 pub use device_set::DeviceSet;
 pub use error::{

@@ -113,6 +113,10 @@ impl WritableDevice for Veiled {
         self.device.bypass_cache();
     }
 
+    fn return_to_cache(&self) {
+        self.device.return_to_cache();
+    }
+
     fn flush(&self) -> Result<(), DeviceError> {
         self.device.flush()
     }

@@ -18,16 +18,19 @@ mod flusher;
 mod known;
 mod names;
 mod path;
+mod source;
 mod subvolume;
 
 pub use error::{CommandError, ReceiveError, ReceiveFailure, ReceiveProblem};
 
 use crate::job::Control;
 use brindle_fs::{Filesystem, InodeId, RootId};
+use brindle_ondisk::to_usize;
 use brindle_stream::{Command, Placed, StreamError, StreamReader};
 use flusher::Flusher;
 use known::Known;
-use std::io::Read;
+use source::Source;
+use std::io::{BufRead, Read};
 use std::thread;
 use subvolume::Incoming;
 
@@ -84,7 +87,8 @@ pub fn receive(
     options: &ReceiveOptions,
     observer: ReceiveObserver<'_>,
 ) -> Result<u64, ReceiveError> {
-    let mut reader = StreamReader::new(source).map_err(outside)?;
+    let mut reader = StreamReader::new(Source::new(source)).map_err(outside)?;
+    let _bypass = filesystem.pool().volume().bypass_caches();
     thread::scope(|threads| {
         let (known, flusher) = (Known::default(), Flusher::start(threads, filesystem));
         let mut receiver =
@@ -121,7 +125,7 @@ struct Receiver<'r> {
 
 impl<'r> Receiver<'r> {
     /// Receives one stream, to its end command.
-    fn stream<R: Read>(&mut self, reader: &mut StreamReader<R>) -> Result<(), ReceiveError> {
+    fn stream<R: BufRead>(&mut self, reader: &mut StreamReader<R>) -> Result<(), ReceiveError> {
         let mut current = None;
         self.commands(reader, &mut current).map_err(|failure| {
             let incomplete = current.map(Incoming::abandon);
@@ -129,7 +133,7 @@ impl<'r> Receiver<'r> {
         })
     }
 
-    fn commands<R: Read>(
+    fn commands<R: BufRead>(
         &mut self,
         reader: &mut StreamReader<R>,
         current: &mut Option<Incoming<'r>>,
@@ -156,7 +160,7 @@ impl<'r> Receiver<'r> {
                 (Ok(()), Some(incoming)) if begins => {
                     self.tell(&ReceiveEvent::Begun(&incoming.received()))?;
                 }
-                (Ok(()), _) => self.flusher.call(),
+                (Ok(()), _) => self.flusher.note_written(content_bytes(&placed.command)),
             }
         }
     }
@@ -209,6 +213,15 @@ impl<'r> Receiver<'r> {
             Control::Continue => Ok(()),
             Control::Pause | Control::Cancel => Err(ReceiveFailure::Cancelled),
         }
+    }
+}
+
+/// Bytes of contents that a command brings.
+fn content_bytes(command: &Command<'_>) -> usize {
+    match command {
+        Command::Write { data, .. } => data.len(),
+        Command::EncodedWrite(write) => to_usize(write.length),
+        _ => 0,
     }
 }
 

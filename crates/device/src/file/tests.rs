@@ -115,6 +115,11 @@ fn bytes_written_around_the_cache_are_read_like_others() {
     }
     let aligned = &buffer[front..front + (512 << 10)];
     let (first, second) = aligned.split_at(64 << 10);
+    let goes_around = || device.direct_for(4096, &[first, second]).is_some();
+    let can_go_around = goes_around();
+    device.bypass_cache();
+    device.return_to_cache();
+    assert_eq!(goes_around(), can_go_around, "one of two has returned");
     for offset in [4096, (1 << 20) - (512 << 10), 256 << 10, 100] {
         device.write_pieces_at(offset, &[first, second]).expect("write");
         let mut found = vec![0; aligned.len()];
@@ -126,6 +131,8 @@ fn bytes_written_around_the_cache_are_read_like_others() {
     let mut found = vec![0; 4096];
     device.read_at(8192, &mut found).expect("read");
     assert!(found == buffer[front + 1..front + 4097]);
+    device.return_to_cache();
+    assert!(!goes_around(), "all have returned");
 }
 
 #[test]

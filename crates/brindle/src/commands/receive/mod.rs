@@ -19,7 +19,7 @@ use brindle_stream::{Command, StreamReader};
 use clap::Args;
 use serde_json::{Value, json};
 use std::fs::File;
-use std::io::{BufReader, IsTerminal, Read, Write, stdin};
+use std::io::{BufRead, BufReader, IsTerminal, Read, Write, stdin};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -106,12 +106,11 @@ pub(crate) fn run(command: &ReceiveCommand) -> Result<ExitCode> {
         None => stdin().as_fd().try_clone_to_owned().context("standard input")?.into(),
     };
     widen(&source);
-    let buffered = |source| BufReader::with_capacity(READ_BYTES, source);
     if command.dump {
-        return dump(buffered(source));
+        return dump(BufReader::with_capacity(READ_BYTES, source));
     }
     match Reach::of(&command.places)? {
-        Reach::Devices(devices) => on_devices(command, &devices, buffered(source)),
+        Reach::Devices(devices) => on_devices(command, &devices, source),
         Reach::Kernel(_) => {
             bail!("this is a mount of the kernel: `btrfs receive` receives there")
         }
@@ -184,7 +183,7 @@ fn complain(error: &ReceiveError, stop: &Stop) -> u8 {
 }
 
 /// Prints the commands, a line each.
-fn dump(source: impl Read) -> Result<ExitCode> {
+fn dump(source: impl BufRead) -> Result<ExitCode> {
     let mut out = output::stdout();
     let mut reader = StreamReader::new(source)?;
     loop {

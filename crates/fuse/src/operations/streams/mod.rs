@@ -24,7 +24,7 @@ use brindle_uapi::message::{
 };
 use pipe::{Pipe, Stop};
 use rustix::io::Errno;
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use zerocopy::IntoBytes;
 
@@ -227,7 +227,6 @@ impl Receiving {
     /// Receives; nothing holds the pool afterwards.
     fn run(self, own: &OwnThread, stream: Pipe, mut events: Events) {
         let mut arrival: Option<Arrival> = None;
-        let source = BufReader::with_capacity(BUFFER_BYTES, stream);
         let mut look = |event: &ReceiveEvent<'_>| {
             match event {
                 // Before anything shows the subvolume: the kernel would keep for good what it learns of it without this.
@@ -251,7 +250,7 @@ impl Receiving {
             }
             control(&self.stop)
         };
-        let done = receive(&self.filesystem, self.target.1, source, &self.options, &mut look);
+        let done = receive(&self.filesystem, self.target.1, stream, &self.options, &mut look);
         drop(arrival);
         events.tell_end(done);
     }
