@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use brindle_device::{Device, DeviceError};
+use zstd::zstd_safe::DCtx;
 
 use crate::manifest::Manifest;
 
@@ -21,6 +22,9 @@ type Block = [u8; BLOCK_BYTES];
 
 /// Loaded images: decompressing gigabytes of zeros takes longer than most tests, and a clone is cheap.
 static LOADED: Mutex<BTreeMap<String, Arc<OnceLock<Golden>>>> = Mutex::new(BTreeMap::new());
+
+/// Contexts of decompressors that are done: each has a window, which takes longer to get from the host than most images to read.
+static CONTEXTS: Mutex<Vec<DCtx<'static>>> = Mutex::new(Vec::new());
 
 const ZEROS: Block = [0; BLOCK_BYTES];
 
@@ -100,9 +104,13 @@ impl Golden {
             let devid = file_name.strip_prefix("dev").and_then(|rest| rest.strip_suffix(".img.zst"));
             if let Some(devid) = devid {
                 let devid = devid.parse().map_err(io::Error::other)?;
-                let mut decoder = zstd::Decoder::with_buffer(BufReader::new(File::open(&path)?))?;
+                let kept = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                let mut context = kept.unwrap_or_else(DCtx::create);
+                let source = BufReader::new(File::open(&path)?);
+                let mut decoder = zstd::Decoder::with_context(source, &mut context);
                 decoder.window_log_max(WINDOW_LOG_MAX)?;
                 devices.push(SparseImage::read(&format!("{name}/dev{devid}"), devid, decoder)?);
+                CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner).push(context);
             }
         }
         devices.sort_by_key(SparseImage::devid);
