@@ -4,6 +4,7 @@ mod classes;
 pub(crate) mod host;
 mod kills;
 mod one_fast;
+mod one_fast_profiles;
 
 use crate::support::{Image, brindle_fails, brindle_prints, with_devices};
 use host::{TierPool, can_mount};

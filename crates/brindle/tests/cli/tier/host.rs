@@ -8,9 +8,13 @@ use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
-/// Two disks and two fast devices, on which the kernel would put a new chunk last.
-const DEVICES: [(u64, bool); 4] =
-    [(4608 * MIB, true), (4608 * MIB, true), (2560 * MIB, false), (2560 * MIB, false)];
+/// A disk: its size in bytes, and that it rotates.
+const DISK: (u64, bool) = (4608 * MIB, true);
+/// A fast device, on which the kernel would put a new chunk last.
+const FAST: (u64, bool) = (2560 * MIB, false);
+
+/// Number of directories of a filled pool.
+const DIRECTORIES: usize = 20;
 
 /// Returns true if the kernel's btrfs can be had; reports missing tools.
 pub(crate) fn can_mount() -> bool {
@@ -56,36 +60,44 @@ impl TierPool {
         pool
     }
 
-    /// The same with one fast device; the last loop device is gone.
+    /// The same with one fast device.
     pub(crate) fn filled_with_one_fast_device() -> Self {
-        Self::filled_beside_one_fast_device("raid1")
+        Self::beside_one_fast_device(2, ["raid1", "raid1"], DIRECTORIES)
     }
 
-    /// The same with metadata of this profile.
-    pub(crate) fn filled_beside_one_fast_device(metadata: &str) -> Self {
-        let mut pool = Self::made(2, &["-m", metadata, "-d", "raid1"]);
-        pool.fill();
-        let last = pool.loops.pop().expect("four devices");
-        run("losetup", &["--detach", &last]);
-        run("btrfs", &["device", "add", "-f", "-K", &pool.loops[2], text(&pool.at())]);
+    /// This number of disks with a few files, in these profiles, and one fast device that was added.
+    pub(crate) fn filled_beside_one_fast_device(disks: usize, metadata: &str, data: &str) -> Self {
+        Self::beside_one_fast_device(disks, [metadata, data], DIRECTORIES / 4)
+    }
+
+    fn beside_one_fast_device(disks: usize, [metadata, data]: [&str; 2], directories: usize) -> Self {
+        let devices = [vec![DISK; disks], vec![FAST]].concat();
+        let pool = Self::made_of(&devices, disks, &["-m", metadata, "-d", data]);
+        pool.fill_directories(directories);
+        run("btrfs", &["device", "add", "-f", "-K", &pool.loops[disks], text(&pool.at())]);
         pool
     }
 
-    /// Makes a pool on the first `devices` devices, and mounts it.
-    pub(crate) fn made(devices: usize, options: &[&str]) -> Self {
+    /// Makes a pool on the first `used` of two disks and two fast devices, and mounts it.
+    pub(crate) fn made(used: usize, options: &[&str]) -> Self {
+        Self::made_of(&[DISK, DISK, FAST, FAST], used, options)
+    }
+
+    /// The same, of these devices.
+    fn made_of(devices: &[(u64, bool)], used: usize, options: &[&str]) -> Self {
         let directory = tempfile::Builder::new().prefix("brindle-tier-").tempdir().expect("room");
         let mut pool = Self { loops: Vec::new(), is_mounted: false, directory };
         std::fs::create_dir(pool.at()).expect("room");
-        for (index, (bytes, rotates)) in DEVICES.into_iter().enumerate() {
+        for (index, (bytes, rotates)) in devices.iter().enumerate() {
             let image = pool.directory.path().join(format!("{index}.img"));
             let file = std::fs::File::create(&image).expect("room");
-            file.set_len(bytes).expect("sparse");
+            file.set_len(*bytes).expect("sparse");
             let device = run("losetup", &["--find", "--show", text(&image)]).trim().to_owned();
             let queue = format!("/sys/block/{}/queue/rotational", device.trim_start_matches("/dev/"));
             pool.loops.push(device);
-            std::fs::write(queue, if rotates { "1" } else { "0" }).expect("root may");
+            std::fs::write(queue, if *rotates { "1" } else { "0" }).expect("root may");
         }
-        let made: Vec<&str> = pool.loops[..devices].iter().map(String::as_str).collect();
+        let made: Vec<&str> = pool.loops[..used].iter().map(String::as_str).collect();
         let profiles: &[&str] = &["-m", "raid1", "-d", "raid1"];
         // Profiles that are named twice are added up.
         let profiles = if options.contains(&"-m") { &[] } else { profiles };
@@ -95,7 +107,11 @@ impl TierPool {
     }
 
     pub(crate) fn fill(&self) {
-        for directory in 0..20 {
+        self.fill_directories(DIRECTORIES);
+    }
+
+    fn fill_directories(&self, directories: usize) {
+        for directory in 0..directories {
             let directory = self.at().join(format!("d{directory}"));
             std::fs::create_dir(&directory).expect("room");
             for file in 0..200_usize {
@@ -104,9 +120,8 @@ impl TierPool {
             }
         }
         for file in 0..4_u8 {
-            let contents: Vec<u8> =
-                (0..20 << 20).map(|at: u32| at.to_le_bytes()[usize::from(file % 3)]).collect();
-            std::fs::write(self.at().join(format!("large{file}")), contents).expect("room");
+            let part: Vec<u8> = (0..1 << 16).map(|at: u32| at.to_le_bytes()[usize::from(file % 2)]).collect();
+            std::fs::write(self.at().join(format!("large{file}")), part.repeat(128)).expect("room");
         }
         run("sync", &["-f", text(&self.at())]);
     }

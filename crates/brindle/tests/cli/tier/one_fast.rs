@@ -63,7 +63,7 @@ fn metadata_of_any_profile_lies_right_beside_one_ssd() {
         return;
     }
     for profile in ["single", "dup", "raid0", "raid5"] {
-        let mut pool = TierPool::filled_beside_one_fast_device(profile);
+        let mut pool = TierPool::filled_beside_one_fast_device(2, profile, "raid1");
         let (sizes, contents) = (pool.sizes(), pool.contents());
         pool.tier_prints(&["apply"]);
         assert_metadata_is_right(&pool, profile, &["single", "dup"]);
