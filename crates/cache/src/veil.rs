@@ -244,8 +244,9 @@ impl Cache {
         let blocks = self.lock().slots.pinned().to_vec();
         let mark = Mark::of(superblock, self.flash.name());
         for hides in [false, true] {
-            for block in &blocks {
-                let place = block * self.geometry.block_bytes;
+            // Those where a load looks come first.
+            let is_due = |place: &u64| hides || PLACES.contains(place);
+            for place in blocks.iter().map(|block| block * self.geometry.block_bytes).filter(is_due) {
                 let mut bytes = vec![0; self.block_length()];
                 if !hides {
                     self.on_disk(self.disk.read_at(place, &mut bytes))?;
@@ -258,14 +259,16 @@ impl Cache {
         Ok(())
     }
 
-    /// Writes to the disk what its marks hide, durably, and leaves the marks, so that these go last.
+    /// Writes to the disk what its marks hide, durably, and leaves the marks where a load looks, so that these go last.
     fn show_hidden(&self) -> Result<(), DeviceError> {
         let blocks = self.lock().slots.pinned().to_vec();
         for place in blocks.into_iter().map(|block| block * self.geometry.block_bytes) {
             let (mut contents, mut mark) = (vec![0; self.block_length()], [0; size_of::<Mark>()]);
             self.read_range(place, &mut contents)?;
-            self.on_disk(self.disk.read_at(place, &mut mark))?;
-            contents[..size_of::<Mark>()].copy_from_slice(&mark);
+            if PLACES.contains(&place) {
+                self.on_disk(self.disk.read_at(place, &mut mark))?;
+                contents[..size_of::<Mark>()].copy_from_slice(&mark);
+            }
             self.on_disk(self.disk.write_at(place, &contents))?;
         }
         self.on_disk(self.disk.flush())
