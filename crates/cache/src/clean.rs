@@ -173,29 +173,25 @@ impl Cache {
                 }
             }
         }
-        let flushed = if written.is_empty() { Ok(()) } else { self.on_disk(self.disk.flush()) };
+        let flushed = if written.is_empty() { Ok(()) } else { self.flush_disk() };
         let mut state = self.lock();
         let is_on_disk = flushed.is_ok();
         let cleaned =
             written.iter().filter(|slot| state.slots.end_cleaning(**slot, is_on_disk)).count() as u64;
         state.counters.cleanings += cleaned;
-        if let Err(error) = flushed {
-            // It may have lost what a request wrote to the disk, and is not reported again.
-            state.stopped = Some(format!("a flush failed: {error}"));
-            return Err(error);
-        }
+        flushed?;
         failure.map_or(Ok(cleaned), Err)
     }
 
     /// Writes one run of adjacent blocks to the disk. Slots that were written.
     fn clean_run(&self, run: &[(u64, u32)]) -> Result<Vec<u32>, DeviceError> {
         let (first, last) = (run[0].0, run[run.len() - 1].0);
-        let _entered = self.enter_blocks(first, last, false);
-        let begun: Vec<(u64, u32, u32)> = {
-            let mut state = self.lock();
+        let (_entered, begun) = {
+            let (entered, mut state) = self.enter_blocks(first, last, false);
             let is_begun = |(block, slot): &&(u64, u32)| state.slots.begin_cleaning(*block, *slot);
             let begun: Vec<_> = run.iter().filter(is_begun).copied().collect();
-            begun.into_iter().map(|(block, slot)| (block, slot, state.slots.checksum(slot))).collect()
+            let with_checksum = |(block, slot)| (block, slot, state.slots.checksum(slot));
+            (entered, begun.into_iter().map(with_checksum).collect::<Vec<(u64, u32, u32)>>())
         };
         let length = self.block_length();
         let submit = |(_, slot, _): &(u64, u32, u32)| {

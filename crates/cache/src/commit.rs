@@ -38,6 +38,16 @@ impl Drop for Running<'_> {
     }
 }
 
+/// A flush of the disk; gone, another may begin.
+struct DiskFlush<'c>(&'c Cache);
+
+impl Drop for DiskFlush<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock_after_panic().is_flushing_disk = false;
+        self.0.changed.notify_all();
+    }
+}
+
 impl Cache {
     /// Makes everything durable that was acknowledged before.
     pub(crate) fn commit(&self) -> Result<(), DeviceError> {
@@ -95,13 +105,33 @@ impl Cache {
 
     fn make_durable(&self, work: &CommitWork) -> Result<(), DeviceError> {
         if work.flushes_disk {
-            self.on_disk(self.disk.flush())?;
+            self.flush_disk()?;
         }
         if !work.change.blocks.is_empty() {
             self.write_table(work)?;
             self.flash.flush()?;
         }
         self.record_loss()
+    }
+
+    /// Flushes the disk, one flush after the other: a disk may tell a failure to one of two flushes alone. One that fails stops the
+    /// cache, as it may have lost what any request wrote, and is not reported again.
+    pub(crate) fn flush_disk(&self) -> Result<(), DeviceError> {
+        let mut state = self.lock();
+        while state.is_flushing_disk {
+            state = self.wait(state);
+        }
+        self.check_running(&state)?;
+        state.is_flushing_disk = true;
+        drop(state);
+        let ended = DiskFlush(self);
+        let flushed = self.on_disk(self.disk.flush());
+        let mut state = self.lock();
+        if let Err(error) = &flushed {
+            state.stopped.get_or_insert_with(|| format!("a flush of the disk failed: {error}"));
+        }
+        drop((state, ended));
+        flushed
     }
 
     fn write_table(&self, work: &CommitWork) -> Result<(), DeviceError> {

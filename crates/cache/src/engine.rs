@@ -41,6 +41,8 @@ pub(crate) struct State {
     pub(crate) slots: SlotTable,
     pub(crate) requests: Requests,
     pub(crate) commits: Commits,
+    /// Threads that wait for a change of the state.
+    pub(crate) waiters: usize,
     pub(crate) settings: Settings,
     pub(crate) counters: CacheCounters,
     pub(crate) latencies: Latencies,
@@ -58,6 +60,8 @@ pub(crate) struct State {
     pub(crate) disk_unflushed: bool,
     /// True while a round of cleaning is under way.
     pub(crate) is_cleaning: bool,
+    /// True while the disk is flushed.
+    pub(crate) is_flushing_disk: bool,
     /// True while the superblock is changed.
     pub(crate) is_telling: bool,
     /// The slot where the search for fallow blocks goes on, and the time at which the round began.
@@ -153,14 +157,38 @@ pub(crate) struct Entered<'c> {
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        self.cache.state.lock_after_panic().requests.leave(self.ticket);
-        self.cache.changed.notify_all();
+        self.leave(|_| ());
+    }
+}
+
+impl Entered<'_> {
+    /// Ends the request, after a note of it.
+    pub(crate) fn end(self, note: impl FnOnce(&mut State)) {
+        self.leave(note);
+        std::mem::forget(self);
+    }
+
+    fn leave(&self, note: impl FnOnce(&mut State)) {
+        let has_waiters = {
+            let mut state = self.cache.state.lock_after_panic();
+            note(&mut state);
+            state.requests.leave(self.ticket);
+            state.waiters > 0
+        };
+        if has_waiters {
+            self.cache.changed.notify_all();
+        }
     }
 }
 
 impl State {
     /// Counts the time of a request.
-    fn note_time(&mut self, begun: Duration, now: Duration, kind: impl Fn(&mut Latencies) -> &mut Histogram) {
+    pub(crate) fn note_time(
+        &mut self,
+        begun: Duration,
+        now: Duration,
+        kind: impl Fn(&mut Latencies) -> &mut Histogram,
+    ) {
         if self.settings.io_latency_hist {
             kind(&mut self.latencies).add(now.saturating_sub(begun));
         }
@@ -304,9 +332,12 @@ impl Cache {
     }
 
     /// Waits until another thread has changed something.
-    pub(crate) fn wait<'c>(&'c self, state: MutexGuard<'c, State>) -> MutexGuard<'c, State> {
+    pub(crate) fn wait<'c>(&'c self, mut state: MutexGuard<'c, State>) -> MutexGuard<'c, State> {
         if !self.clock.is_modelled() {
-            return self.changed.wait(state);
+            state.waiters += 1;
+            state = self.changed.wait(state);
+            state.waiters -= 1;
+            return state;
         }
         drop(state);
         self.clock.pause();
@@ -315,20 +346,35 @@ impl Cache {
 
     /// Begins a request for a range of bytes, when no earlier one is in its way.
     pub(crate) fn enter(&self, offset: u64, length: usize, writes: bool) -> Entered<'_> {
+        self.enter_locked(offset, length, writes).0
+    }
+
+    /// Begins a request for a range of bytes, and keeps the state locked.
+    pub(crate) fn enter_locked(
+        &self,
+        offset: u64,
+        length: usize,
+        writes: bool,
+    ) -> (Entered<'_>, MutexGuard<'_, State>) {
         let block_bytes = self.geometry.block_bytes;
         let last = (offset + length as u64 - 1) / block_bytes;
         self.enter_blocks(offset / block_bytes, last, writes)
     }
 
-    /// Begins a request for blocks.
-    pub(crate) fn enter_blocks(&self, first: u64, last: u64, writes: bool) -> Entered<'_> {
+    /// Begins a request for blocks, and keeps the state locked.
+    pub(crate) fn enter_blocks(
+        &self,
+        first: u64,
+        last: u64,
+        writes: bool,
+    ) -> (Entered<'_>, MutexGuard<'_, State>) {
         let mut state = self.lock();
         let ticket = state.requests.enter(first, last, writes);
         state.counters.pending_enqueues += u64::from(!state.requests.may_go(ticket));
         while !state.requests.may_go(ticket) {
             state = self.wait(state);
         }
-        Entered { cache: self, ticket }
+        (Entered { cache: self, ticket }, state)
     }
 
     /// An error, if nothing is written any more.
@@ -378,13 +424,7 @@ impl Device for Cache {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
         self.check_range(offset, buffer.len())?;
-        if buffer.is_empty() {
-            return Ok(());
-        }
-        let begun = self.clock.now();
-        self.read_range(offset, buffer)?;
-        self.lock().note_time(begun, self.clock.now(), |latencies| &mut latencies.reads);
-        Ok(())
+        if buffer.is_empty() { Ok(()) } else { self.read_range(offset, buffer) }
     }
 
     fn class(&self) -> DeviceClass {

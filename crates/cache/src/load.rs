@@ -249,6 +249,7 @@ impl Cache {
             slots: SlotTable::new(geometry),
             requests: Requests::default(),
             commits: Commits::new(1, vec![0; table_blocks]),
+            waiters: 0,
             settings: Settings {
                 wear_bytes_per_day: superblock.wear_bytes_per_day.get(),
                 ..Settings::default()
@@ -265,6 +266,7 @@ impl Cache {
             // A process before this one may have left writes that the host did not make durable yet.
             disk_unflushed: true,
             is_cleaning: false,
+            is_flushing_disk: false,
             is_telling: false,
             fallow_hand: (0, now),
             flash_failures: 0,

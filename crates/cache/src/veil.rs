@@ -254,7 +254,7 @@ impl Cache {
                 bytes[..size_of::<Mark>()].copy_from_slice(mark.as_bytes());
                 self.on_disk(self.disk.write_at(place, &bytes))?;
             }
-            self.on_disk(self.disk.flush())?;
+            self.flush_disk()?;
         }
         Ok(())
     }
@@ -271,7 +271,7 @@ impl Cache {
             }
             self.on_disk(self.disk.write_at(place, &contents))?;
         }
-        self.on_disk(self.disk.flush())
+        self.flush_disk()
     }
 
     /// Number of blocks of the veil that the flash can't give back.

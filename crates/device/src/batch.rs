@@ -87,5 +87,5 @@ pub fn write_now(
     write: &WriteRequest<'_>,
 ) -> Result<(), DeviceError> {
     device.write_pieces_at(write.offset, &write.pieces)?;
-    if write.is_durable { device.flush() } else { Ok(()) }
+    if write.is_durable { device.flush_for_write() } else { Ok(()) }
 }

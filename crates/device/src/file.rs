@@ -5,6 +5,7 @@ use crate::class::{
     can_discard, in_flight, is_write_protected, parse_in_flight, prefetch_bytes, queue_depth,
 };
 use crate::direct::{DirectFile, UncachedReader};
+use crate::durable::{DurableKind, DurableRequests};
 use crate::engine::{self, FileRequest, Target};
 use crate::pieces::write_all_vectored;
 use crate::residency::cached_bytes;
@@ -46,6 +47,7 @@ pub struct FileDevice {
     /// Bytes that one hint fetches; the kernel cuts longer ones short.
     prefetch_bytes: u64,
     meter: Arc<Meter>,
+    durable: DurableRequests,
 }
 
 impl FileDevice {
@@ -165,6 +167,7 @@ impl FileDevice {
             in_flight: OnceLock::new(),
             prefetch_bytes,
             meter: Arc::default(),
+            durable: DurableRequests::default(),
         })
     }
 
@@ -181,6 +184,19 @@ impl FileDevice {
     /// Counters of its requests.
     pub(crate) fn meter_of_requests(&self) -> &Arc<Meter> {
         &self.meter
+    }
+
+    /// Failures that its durable requests were told.
+    pub(crate) fn durable_requests(&self) -> &DurableRequests {
+        &self.durable
+    }
+
+    fn flush_as(&self, kind: DurableKind) -> Result<(), DeviceError> {
+        let failures = self.durable.failures();
+        let mut turn = self.durable.turn();
+        let _metered = self.meter.begin(Operation::Flush, 0, 0);
+        let answer = turn.judge(kind, failures, self.file.sync_all());
+        answer.map_err(|source| DeviceError::Flush { device: self.name.to_string(), source })
     }
 
     /// The way around the host's cache, if adjacent pieces are to take it.
@@ -414,8 +430,11 @@ impl WritableDevice for FileDevice {
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
-        let _metered = self.meter.begin(Operation::Flush, 0, 0);
-        self.file.sync_all().map_err(|source| DeviceError::Flush { device: self.name.to_string(), source })
+        self.flush_as(DurableKind::Flush)
+    }
+
+    fn flush_for_write(&self) -> Result<(), DeviceError> {
+        self.flush_as(DurableKind::Write)
     }
 
     fn submit_write_out<'a>(&'a self, batch: &mut Batch<'a>) {

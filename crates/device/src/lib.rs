@@ -19,6 +19,7 @@ mod buffer;
 mod claim;
 mod class;
 mod direct;
+mod durable;
 mod engine;
 mod error;
 mod file;
@@ -198,6 +199,12 @@ pub trait WritableDevice: Device {
 
     /// Makes durable everything written before.
     fn flush(&self) -> Result<(), DeviceError>;
+
+    /// Flushes as a part of a durable write. A device that tells a failure of earlier writes once tells it to the next
+    /// [`flush`](Self::flush), too.
+    fn flush_for_write(&self) -> Result<(), DeviceError> {
+        self.flush()
+    }
 
     /// Adds to a batch: what was taken before goes to the medium, so that the next flush has little to wait for. It covers nothing.
     /// Failures of the host's earlier writes are left for that flush to tell; of [`DeviceError::Flush`] from the device itself

@@ -6,6 +6,7 @@
 
 use crate::Export;
 use crate::budget::Budget;
+use crate::export::ToldFailures;
 use crate::handshake::Mode;
 use crate::input::Input;
 use crate::perform::{Answer, Pace, pace, perform};
@@ -32,6 +33,7 @@ pub(crate) struct Connection {
     export: Arc<Export>,
     budget: Arc<Budget>,
     mode: Mode,
+    told: ToldFailures,
     state: Mutex<State>,
     called: Condvar,
     /// Held by the thread that sends.
@@ -67,7 +69,8 @@ impl Connection {
     pub(crate) fn new(stream: Arc<Stream>, export: Arc<Export>, budget: Arc<Budget>, mode: Mode) -> Self {
         let state = State { input: Some(Input::default()), threads: 1, idle: 0, is_over: false };
         let state = Mutex::new(state);
-        Self { stream, export, budget, mode, state, called: Condvar::new(), sending: Mutex::default() }
+        let told = export.told_failures();
+        Self { stream, export, budget, mode, told, state, called: Condvar::new(), sending: Mutex::default() }
     }
 
     /// Serves until the client has gone and all its requests are answered; the calling thread is the first of the connection.
@@ -139,7 +142,8 @@ impl Connection {
                 Pace::Long if input.has_more() => self.pass_on(Some(input)),
                 Pace::Quick | Pace::Long => *lead.borrow_mut() = Some(input),
             }
-            let answer = perform(&self.export, self.mode, &request, payload.as_deref().unwrap_or_default());
+            let payload = payload.as_deref().unwrap_or_default();
+            let answer = perform(&self.export, &self.told, self.mode, &request, payload);
             self.answer(lead, &answer)?;
         }
     }

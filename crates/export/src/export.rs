@@ -2,8 +2,9 @@
 
 use crate::ExportError;
 use brindle_device::{Device, DeviceClass, WritableDevice};
-use brindle_nbd::{BlockSizes, ExportFlags, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use brindle_nbd::{BlockSizes, ExportFlags, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, ReplyError};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Multiples of it are fastest, in bytes.
 const PREFERRED_BYTES: u32 = 4096;
@@ -14,7 +15,13 @@ pub struct Export {
     name: String,
     target: Target,
     is_host_cached: bool,
+    /// Flushes and durable writes that failed.
+    failures: AtomicU64,
 }
+
+/// Failures of an export that the client of a connection was told, or that were before it came.
+#[derive(Debug)]
+pub(crate) struct ToldFailures(AtomicU64);
 
 #[derive(Debug)]
 enum Target {
@@ -43,7 +50,7 @@ impl Export {
         if name.len() > NAME_BYTES_MAX || name.contains('\0') {
             return Err(ExportError::Name { found: name.len() });
         }
-        Ok(Self { name: name.to_owned(), target, is_host_cached: false })
+        Ok(Self { name: name.to_owned(), target, is_host_cached: false, failures: AtomicU64::new(0) })
     }
 
     /// Says that the device is a file or a block device of this host: most short reads and writes are a copy of memory, and a read
@@ -52,6 +59,29 @@ impl Export {
     pub fn host_cached(mut self) -> Self {
         self.is_host_cached = true;
         self
+    }
+
+    /// Failures for a client that has just come.
+    pub(crate) fn told_failures(&self) -> ToldFailures {
+        ToldFailures(AtomicU64::new(self.failures.load(Ordering::Acquire)))
+    }
+
+    /// Judges a flush or a durable write of a client. A device tells a failure of earlier writes once; each client that was there has
+    /// written some of them, maybe, and so is told by its next flush.
+    pub(crate) fn judge<T>(
+        &self,
+        told: &ToldFailures,
+        is_flush: bool,
+        answer: Result<T, ReplyError>,
+    ) -> Result<T, ReplyError> {
+        if answer.is_err() {
+            self.failures.fetch_add(1, Ordering::AcqRel);
+        }
+        let failures = self.failures.load(Ordering::Acquire);
+        if is_flush && told.0.fetch_max(failures, Ordering::AcqRel) < failures {
+            return answer.and(Err(ReplyError::Io));
+        }
+        answer
     }
 
     /// Its name.

@@ -1,6 +1,7 @@
 //! Requests, performed on a device.
 
 use crate::Export;
+use crate::export::ToldFailures;
 use crate::handshake::{CONTEXT_ID, Mode};
 use brindle_device::{Buffer, DeviceError, WriteRequest, write_now};
 use brindle_nbd::{
@@ -54,11 +55,23 @@ impl Answer {
 }
 
 /// Performs a request that has an answer.
-pub(crate) fn perform(export: &Export, mode: Mode, request: &Request, payload: &[u8]) -> Answer {
+pub(crate) fn perform(
+    export: &Export,
+    told: &ToldFailures,
+    mode: Mode,
+    request: &Request,
+    payload: &[u8],
+) -> Answer {
     let result = check(export, mode, request).and_then(|()| match request.command {
         Command::Read => read(export, mode, request),
         Command::BlockStatus => status(export, request),
-        _ => change(export, request, payload).map(|()| success(mode, request.cookie)),
+        command => {
+            let changed = change(export, request, payload);
+            let is_flush = command == Command::Flush;
+            let is_durable = is_flush || request.flags.contains(CommandFlags::FUA);
+            let judged = if is_durable { export.judge(told, is_flush, changed) } else { changed };
+            judged.map(|()| success(mode, request.cookie))
+        }
     });
     result.unwrap_or_else(|error| failure(mode, request.cookie, error))
 }

@@ -101,6 +101,45 @@ fn try_map_within<T: Sync, R: Send, E: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
+/// The results of `act` on shares of the items, in order, for acts that wait for devices: a thread makes each, the caller the
+/// first, and those for which no further thread is to be had.
+#[cfg(not(feature = "explore"))]
+pub fn map_shares<T: Sync, R: Send>(
+    items: &[T],
+    share: usize,
+    act: impl Fn(&[T]) -> R + Sync + Send,
+) -> Vec<R> {
+    let Some((first, others)) = items.split_at_checked(share.min(items.len())) else { return Vec::new() };
+    let (probe, act) = (&probe::of_thread(), &act);
+    std::thread::scope(|scope| {
+        let start = |items| Builder::new().spawn_scoped(scope, move || probe.watching(|| act(items))).ok();
+        let others: Vec<_> = others.chunks(share).map(|items| (items, start(items))).collect();
+        let mut results = vec![act(first)];
+        for (items, other) in others {
+            results.push(match other.map(|other| other.join()) {
+                None => act(items),
+                Some(Ok(result)) => result,
+                Some(Err(panic)) => std::panic::resume_unwind(panic),
+            });
+        }
+        results
+    })
+}
+
+/// The results of `act` on shares of the items, in order, by a thread for each.
+#[cfg(feature = "explore")]
+pub fn map_shares<T: Sync, R: Send>(
+    items: &[T],
+    share: usize,
+    act: impl Fn(&[T]) -> R + Sync + Send,
+) -> Vec<R> {
+    let act = &act;
+    crate::thread::scope(|scope| {
+        let threads: Vec<_> = items.chunks(share).map(|items| scope.spawn(move || act(items))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("it does not panic")).collect()
+    })
+}
+
 /// Bounded number of threads.
 #[cfg(not(feature = "explore"))]
 struct Places {
@@ -178,6 +217,14 @@ mod tests {
             assert_eq!(doubled, Ok(vec![2, 4, 6]));
             assert_eq!(places.taken.load(Relaxed), 0);
         }
+    }
+
+    #[test]
+    fn shares_are_made_in_order() {
+        let numbers: Vec<u32> = (0..10).collect();
+        assert_eq!(map_shares(&numbers, 4, |share| share.iter().sum::<u32>()), [6, 22, 17]);
+        assert_eq!(map_shares(&numbers, 20, <[u32]>::len), [10]);
+        assert_eq!(map_shares(&numbers[..0], 4, <[u32]>::len), [0]);
     }
 
     #[test]

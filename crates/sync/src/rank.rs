@@ -154,6 +154,8 @@ ranks! {
     FlashCache,
 
     // Engines: `device`.
+    /// Flushes and durable writes of a file; several by ascending address.
+    DurableRequest,
     /// An answer that is waited for, and its buffer.
     DeviceRequest,
     /// Requests of an engine.

@@ -8,7 +8,7 @@ use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
 use brindle_ondisk::item::DevItem;
 use brindle_ondisk::{DevId, Generation, Superblock, Uuid};
 use brindle_policy::placement::{AllocationHint, PlacementClass};
-use brindle_sync::{Rank, Ranked, RwLock};
+use brindle_sync::{Mutex, Rank, Ranked};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -54,7 +54,7 @@ pub(crate) struct PoolDevice {
     pub(crate) durability: Arc<Durability>,
     /// Held for reading by flushes, and for writing while it writes out what it took: a failure of that may be the only word on
     /// what a flush at the same time covers.
-    pub(crate) flushes: Arc<RwLock<Flushes>>,
+    pub(crate) flushes: Arc<Mutex<Flushes>>,
     /// Its first superblock, to find another writer.
     pub(crate) first_superblock: Arc<FirstSuperblock>,
     /// The highest generation of a superblock that it may hold.
@@ -75,7 +75,7 @@ pub(crate) struct PoolDevice {
     pub(crate) predecessor: Option<Arc<dyn WritableDevice>>,
 }
 
-/// Flushes of a device, which are made beside each other.
+/// Flushes of a device, one at a time: the host tells a failure to one of two flushes alone.
 #[derive(Debug, Default)]
 pub(crate) struct Flushes;
 
@@ -148,6 +148,11 @@ impl Durability {
     /// Writes of copies of the superblock behind the first have succeeded.
     pub(crate) fn has_written_copies(&self) {
         self.copies.taken.fetch_add(1, Release);
+    }
+
+    /// A flush has failed: the first superblock, too, is what was durable before, or lost.
+    fn has_lost_superblock(&self) {
+        self.superblock.taken.store(self.superblock.durable.load(Acquire), Release);
     }
 
     /// A write of the first superblock has succeeded, which was begun after these [`contents`](Self::contents).
@@ -301,7 +306,7 @@ impl PoolDevice {
         }
     }
 
-    /// Begins a flush. Several threads may flush at once.
+    /// Begins a flush, with the lock of flushes held.
     pub(crate) fn begin_flush(&self) -> FlushUnderWay {
         FlushUnderWay { covered: self.durability.begin_flush(), unflushed: self.unflushed.take() }
     }
@@ -324,6 +329,7 @@ impl PoolDevice {
     /// A flush has failed, or writing out: nothing that was not flushed is certain, nor these places.
     pub(crate) fn flush_failed(&self, error: DeviceError, mut doubtful: Places) -> FailedFlush {
         self.first_superblock.is_in_doubt();
+        self.durability.has_lost_superblock();
         // The host may have tried to write these too.
         doubtful.absorb(&self.unflushed.take());
         FailedFlush { error, doubtful }

@@ -6,12 +6,13 @@
 
 use super::uring::{Part, PartKind, Uring};
 use crate::direct::DirectFile;
+use crate::durable::{DurableKind, DurableRequests, Turn};
 use crate::meter::{MeteredRequest, Operation};
 use crate::pieces::PIECES_MAX;
 use crate::{Buffer, DeviceError, FileDevice, WritableDevice, WriteRequest, write_now};
 use rustix::io::Errno;
 use std::fs::File;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -55,6 +56,15 @@ impl<'a> FileRequest<'a> {
     /// A flush by another descriptor of the same file.
     pub(crate) fn write_out(device: &'a FileDevice, again: File) -> Self {
         Self { device, kind: FileRequestKind::WriteOut(again) }
+    }
+
+    /// Its kind, if the host may tell it a failure of earlier writes that the descriptor of the device is told.
+    fn durable_kind(&self) -> Option<DurableKind> {
+        match &self.kind {
+            FileRequestKind::Write(write) => write.is_durable.then_some(DurableKind::Write),
+            FileRequestKind::Flush => Some(DurableKind::Flush),
+            FileRequestKind::WriteOut(_) => None,
+        }
     }
 
     /// Makes the request by the calling thread.
@@ -154,22 +164,25 @@ impl<'a> FileRequest<'a> {
         slices.chunks(PIECES_MAX).map(part).collect()
     }
 
-    /// The answer, by the results of the parts.
-    fn judge(&self, parts: &[Part<'_>], results: &[i32]) -> Result<(), DeviceError> {
-        let mut is_done = true;
-        for (part, result) in parts.iter().zip(results) {
-            match usize::try_from(*result) {
-                Ok(length) => is_done &= length == part.length(),
-                Err(_) if is_refusal(*result) => is_done = false,
-                Err(_) => return Err(self.failed(*result)),
+    /// Ends a durable request of the ring, in the turn of its device; makes it if the host did not.
+    fn judge_durable(
+        &self,
+        kind: DurableKind,
+        turn: &mut Turn<'_>,
+        failures: u64,
+        answer: Option<io::Result<()>>,
+    ) -> Result<(), DeviceError> {
+        let make = || {
+            if let FileRequestKind::Write(write) = &self.kind {
+                self.device.write_pieces_at(write.offset, &write.pieces)?;
             }
-        }
-        // The host may stop in the middle, or refuse to do it this way.
-        if is_done { Ok(()) } else { self.make() }
+            Ok(self.device.file().sync_all())
+        };
+        let answer = answer.map_or_else(make, Ok)?;
+        turn.judge(kind, failures, answer).map_err(|source| self.failed(source))
     }
 
-    fn failed(&self, result: i32) -> DeviceError {
-        let source = Errno::from_raw_os_error(result.saturating_neg()).into();
+    fn failed(&self, source: io::Error) -> DeviceError {
         let device = crate::Device::name(self.device).to_owned();
         match &self.kind {
             FileRequestKind::Write(write) if !write.is_durable => {
@@ -252,16 +265,63 @@ fn make_by_ring(requests: &[&FileRequest<'_>], uring: &Arc<Uring>) -> Vec<Result
         counts.push(of_one.len());
         parts.extend(of_one);
     }
+    let failures: Vec<u64> =
+        requests.iter().map(|request| request.device.durable_requests().failures()).collect();
+    let mut turns = turns(requests);
     let metered: Vec<_> = requests.iter().map(|request| request.meter()).collect();
     let results = uring.perform(&parts);
     drop(metered);
     let mut at = 0;
-    let judge = |(request, count): (&&FileRequest<'_>, &usize)| {
+    let mut answers: Vec<Option<io::Result<()>>> = Vec::with_capacity(requests.len());
+    for count in counts {
         let range = at..at + count;
         at = range.end;
-        request.judge(&parts[range.clone()], &results[range])
-    };
-    requests.iter().zip(&counts).map(judge).collect()
+        answers.push(answer_of(&parts[range.clone()], &results[range]));
+    }
+    let mut judged: Vec<Option<Result<(), DeviceError>>> = requests.iter().map(|_| None).collect();
+    // Durable writes come first: a flush beside them is told their failures.
+    for kind in [DurableKind::Write, DurableKind::Flush] {
+        for (index, request) in requests.iter().enumerate().filter(|(_, it)| it.durable_kind() == Some(kind))
+        {
+            let durable = request.device.durable_requests();
+            let turn = turns.iter_mut().find(|turn| turn.is_of(durable)).expect("it was taken");
+            judged[index] = Some(request.judge_durable(kind, turn, failures[index], answers[index].take()));
+        }
+    }
+    drop(turns);
+    let mut ended = Vec::with_capacity(requests.len());
+    for ((request, answer), judged) in requests.iter().zip(answers).zip(judged) {
+        ended.push(match (judged, answer) {
+            (Some(judged), _) => judged,
+            (None, Some(answer)) => answer.map_err(|source| request.failed(source)),
+            (None, None) => request.make(),
+        });
+    }
+    ended
+}
+
+/// Waits for the durable requests of others, of all devices that are to make some.
+fn turns<'r>(requests: &[&'r FileRequest<'_>]) -> Vec<Turn<'r>> {
+    let durable = requests.iter().filter(|request| request.durable_kind().is_some());
+    let mut devices: Vec<&DurableRequests> =
+        durable.map(|request| request.device.durable_requests()).collect();
+    devices.sort_unstable_by_key(|device| device.key());
+    devices.dedup_by_key(|device| device.key());
+    devices.into_iter().map(DurableRequests::turn).collect()
+}
+
+/// The answer of the host, by the results of the parts of a request; `None` if it has stopped in the middle, or refuses to do it
+/// this way.
+fn answer_of(parts: &[Part<'_>], results: &[i32]) -> Option<io::Result<()>> {
+    let mut is_done = true;
+    for (part, result) in parts.iter().zip(results) {
+        match usize::try_from(*result) {
+            Ok(length) => is_done &= length == part.length(),
+            Err(_) if is_refusal(*result) => is_done = false,
+            Err(_) => return Some(Err(Errno::from_raw_os_error(result.saturating_neg()).into())),
+        }
+    }
+    is_done.then_some(Ok(()))
 }
 
 /// Gives each device a thread, but for the first, which is the calling thread's.
@@ -278,9 +338,14 @@ fn make_by_threads(requests: &[&FileRequest<'_>]) -> Vec<Result<(), DeviceError>
         indices.iter().map(|index| (*index, requests[*index].make())).collect()
     };
     let mut answers = std::thread::scope(|scope| {
-        let others: Vec<_> = devices[1..].iter().map(|indices| scope.spawn(move || make(indices))).collect();
+        let start = |indices| std::thread::Builder::new().spawn_scoped(scope, move || make(indices)).ok();
+        let others: Vec<_> = devices[1..].iter().map(|indices| (indices, start(indices))).collect();
         let mut answers = make(&devices[0]);
-        answers.extend(others.into_iter().flat_map(|it| it.join().expect("writing does not panic")));
+        for (indices, other) in others {
+            // Where no thread is to be had, the calling one makes these, too.
+            answers
+                .extend(other.map_or_else(|| make(indices), |it| it.join().expect("writing does not panic")));
+        }
         answers
     });
     answers.sort_unstable_by_key(|(index, _)| *index);

@@ -1,7 +1,7 @@
 //! A request to a server, until its answer is taken.
 
 use crate::Buffer;
-use brindle_nbd::{Command, REQUEST_BYTES, Request};
+use brindle_nbd::{Command, CommandFlags, REQUEST_BYTES, Request};
 use brindle_sync::{Condvar, Mutex, MutexGuard, Rank};
 use std::io;
 use std::time::Instant;
@@ -18,6 +18,8 @@ pub(super) struct Job {
     pub(super) deadline: Instant,
     /// Of a flush, the writes that it covers: those that were answered before it was asked for.
     pub(super) covers: u64,
+    /// Failures of durable requests before it was asked for.
+    pub(super) failures: u64,
     state: Mutex<State>,
     answered: Condvar,
 }
@@ -30,9 +32,14 @@ enum State {
 }
 
 impl Job {
-    pub(super) fn new(request: Request, payload: Vec<u8>, deadline: Instant, covers: u64) -> Self {
+    pub(super) fn new(
+        request: Request,
+        payload: Vec<u8>,
+        deadline: Instant,
+        [covers, failures]: [u64; 2],
+    ) -> Self {
         let state = Mutex::new(Rank::DeviceRequest, State::UnderWay);
-        Self { request, payload, deadline, covers, state, answered: Condvar::new() }
+        Self { request, payload, deadline, covers, failures, state, answered: Condvar::new() }
     }
 
     /// Header of the request as bytes.
@@ -43,6 +50,11 @@ impl Job {
     /// Returns true if the answer changes the contents of the device.
     pub(super) fn is_write(&self) -> bool {
         matches!(self.request.command, Command::Write | Command::WriteZeroes)
+    }
+
+    /// Returns true for a write that is durable when it is answered.
+    pub(super) fn is_durable_write(&self) -> bool {
+        self.is_write() && self.request.flags.contains(CommandFlags::FUA)
     }
 
     pub(super) fn answer(&self, answer: JobAnswer) {

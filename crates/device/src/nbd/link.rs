@@ -64,6 +64,10 @@ pub(super) struct State {
     pub(super) journal: Journal,
     /// Memory of writes, under way or in the journal.
     unflushed_bytes: usize,
+    /// Durable requests that failed.
+    failures: u64,
+    /// True if a write was told of a failure of earlier ones, and no flush yet: the server may tell it once.
+    is_owed: bool,
     /// The end: the reason for which all requests fail from now on.
     failure: Option<(io::ErrorKind, String)>,
     pub(super) is_closed: bool,
@@ -89,6 +93,8 @@ impl Shared {
             in_flight: BTreeMap::new(),
             journal: Journal::default(),
             unflushed_bytes: 0,
+            failures: 0,
+            is_owed: false,
             failure: None,
             is_closed: false,
             guard: None,
@@ -147,7 +153,7 @@ impl Shared {
             }
             drop(state);
             let flush = self.submit_flush();
-            self.wait(&flush)?;
+            self.wait(&flush).inspect_err(|_| self.owe())?;
             state = self.state();
         }
     }
@@ -170,8 +176,8 @@ impl Shared {
         let cookie = state.next_cookie;
         state.next_cookie += 1;
         let request = Request { flags, command, cookie, offset, length };
-        let covers = state.journal.count();
-        let job = Arc::new(Job::new(request, payload, now + self.limits.timeout, covers));
+        let before = [state.journal.count(), state.failures];
+        let job = Arc::new(Job::new(request, payload, now + self.limits.timeout, before));
         if let Some(error) = state.failure() {
             drop(state);
             job.answer(Err(error));
@@ -204,15 +210,31 @@ impl Shared {
         }
     }
 
-    /// Takes a request out of the table when its answer is there, and keeps what has to be kept.
-    pub(super) fn settle(&self, cookie: u64, is_success: bool) -> Option<Arc<Job>> {
+    /// A write was told that a flush has failed: the next flush is, too.
+    pub(super) fn owe(&self) {
+        self.state().is_owed = true;
+    }
+
+    /// Takes a request out of the table when its answer is there, keeps what has to be kept, and answers it: a flush by an error, too, if
+    /// another request was told of a failure since it was asked for, or a durable write since the last flush.
+    pub(super) fn settle(&self, cookie: u64, mut answer: JobAnswer) {
         let mut state = self.state();
-        let (job, _) = state.in_flight.remove(&cookie)?;
-        match (job.is_write(), is_success) {
+        let Some((job, _)) = state.in_flight.remove(&cookie) else { return };
+        let is_flush = job.request.command == Command::Flush;
+        if is_flush || job.is_durable_write() {
+            let is_doubtful = state.is_owed || state.failures != job.failures;
+            state.failures += u64::from(answer.is_err());
+            state.is_owed = !is_flush && (state.is_owed || answer.is_err());
+            if is_flush && is_doubtful && answer.is_ok() {
+                let why = "an earlier write failed, of which another request was told";
+                answer = Err(io::Error::other(why));
+            }
+        }
+        match (job.is_write(), answer.is_ok()) {
             (true, true) => state.journal.push(Arc::clone(&job)),
             // A part of it may be written; no later request counts on it.
             (true, false) => state.unflushed_bytes -= cost(job.payload.len()),
-            (false, true) if job.request.command == Command::Flush => {
+            (false, true) if is_flush => {
                 let freed = state.journal.forget(job.covers);
                 state.unflushed_bytes -= freed;
             }
@@ -220,7 +242,7 @@ impl Shared {
         }
         drop(state);
         self.changed.notify_all();
-        Some(job)
+        job.answer(answer);
     }
 
     /// Fails the device for good: all requests without an answer, and all that come.

@@ -164,7 +164,11 @@ impl NbdDevice {
         for answer in answers {
             answer.map_err(|source| self.write_error(offset, length, source))?;
         }
-        if is_durable && !self.facts().flags.contains(ExportFlags::SEND_FUA) { self.flush() } else { Ok(()) }
+        if is_durable && !self.facts().flags.contains(ExportFlags::SEND_FUA) {
+            self.flush_for_write()
+        } else {
+            Ok(())
+        }
     }
 
     fn flush_error(&self, source: io::Error) -> DeviceError {
@@ -316,6 +320,10 @@ impl WritableDevice for NbdDevice {
     fn flush(&self) -> Result<(), DeviceError> {
         let job = self.shared.submit_flush();
         self.shared.wait(&job).map(drop).map_err(|source| self.flush_error(source))
+    }
+
+    fn flush_for_write(&self) -> Result<(), DeviceError> {
+        self.flush().inspect_err(|_| self.shared.owe())
     }
 
     fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError> {

@@ -57,9 +57,7 @@ fn receive(shared: &Shared, link: &Link) -> io::Result<std::convert::Infallible>
             None => Ok(None),
         };
         // Failed meanwhile, it has an answer already.
-        if let Some(job) = shared.settle(reply.cookie, answer.is_ok()) {
-            job.answer(answer);
-        }
+        shared.settle(reply.cookie, answer);
     }
 }
 

@@ -81,10 +81,8 @@ pub(super) fn repeat(shared: &Shared, facts: Facts, wire: &Wire) -> Result<(), R
         repeater.ask()?;
     }
     for (job, error) in made {
-        if let Some(job) = shared.settle(job.request.cookie, error.is_none()) {
-            let failed = |error: ReplyError| io::Error::from_raw_os_error(error.number().cast_signed());
-            job.answer(error.map_or(Ok(None), |error| Err(failed(error))));
-        }
+        let failed = |error: ReplyError| io::Error::from_raw_os_error(error.number().cast_signed());
+        shared.settle(job.request.cookie, error.map_or(Ok(None), |error| Err(failed(error))));
     }
     Ok(())
 }
@@ -228,7 +226,7 @@ mod tests {
         let payload = if command == Command::Write { vec![0; length] } else { Vec::new() };
         let length = u32::try_from(length).expect("small");
         let request = Request { flags, command, cookie: 7, offset: 1 << 30, length };
-        Arc::new(Job::new(request, payload, Instant::now() + Duration::from_secs(1), 0))
+        Arc::new(Job::new(request, payload, Instant::now() + Duration::from_secs(1), [0; 2]))
     }
 
     #[test]

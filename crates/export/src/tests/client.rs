@@ -2,7 +2,8 @@
 
 use crate::{Export, Listener, Server};
 use brindle_device::{
-    Device, DeviceClass, DeviceError, NbdDevice, ReadRequest, ReconnectError, ReconnectGuard, WritableDevice,
+    Batch, Device, DeviceClass, DeviceError, NbdDevice, ReadRequest, ReconnectError, ReconnectGuard,
+    WritableDevice, WriteRequest,
 };
 use brindle_nbd::*;
 use brindle_sim::Random;
@@ -21,6 +22,8 @@ pub(super) const BLOCK: usize = 4096;
 pub(super) struct Forgetful {
     contents: Mutex<Contents>,
     pub(super) is_broken: AtomicBool,
+    /// True if the next flush fails, and no other.
+    fails_a_flush: AtomicBool,
     /// True if space is not given back, so that zeros have to be written.
     pub(super) keeps_space: AtomicBool,
     /// Number of writes.
@@ -88,6 +91,10 @@ impl WritableDevice for Forgetful {
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
+        if self.fails_a_flush.swap(false, SeqCst) {
+            let source = std::io::Error::other("broken");
+            return Err(DeviceError::Flush { device: "forgetful".to_owned(), source });
+        }
         let mut contents = self.contents();
         contents.durable = contents.seen.clone();
         Ok(())
@@ -129,6 +136,29 @@ fn bytes_of(device: &dyn Device) -> Vec<u8> {
     let mut bytes = vec![1; SIZE];
     device.read_at(0, &mut bytes).expect("served");
     bytes
+}
+
+#[test]
+fn a_failure_that_a_disk_tells_once_is_told_to_each_client_that_was_there() {
+    let (_place, socket) = place();
+    let disk = Forgetful::new();
+    let _server = serve(&disk, &socket);
+    let [one, other] = [(), ()].map(|()| NbdDevice::open_writable(&uri(&socket, 60)).expect("served"));
+    let write = |device: &NbdDevice, is_durable| {
+        let write = WriteRequest { offset: 0, pieces: vec![&[7; BLOCK]], is_durable };
+        let mut batch = Batch::default();
+        device.submit_write(write, &mut batch);
+        batch.run().pop().expect("an answer")
+    };
+    write(&one, false).expect("nothing fails");
+    write(&other, false).expect("nothing fails");
+    disk.fails_a_flush.store(true, SeqCst);
+    write(&one, true).expect_err("its flush fails");
+    other.flush().expect_err("its write may be lost, too");
+    other.flush().expect("it was told");
+    one.flush().expect_err("a flush covers more than the write that was told");
+    one.flush().expect("it was told");
+    NbdDevice::open_writable(&uri(&socket, 60)).expect("served").flush().expect("it has written nothing");
 }
 
 #[test]

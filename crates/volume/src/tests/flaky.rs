@@ -22,7 +22,7 @@ pub(crate) struct Flaky {
     /// Number of requests that the host reports in flight, and number of times it was asked.
     pub(crate) in_flight: AtomicU32,
     pub(crate) asked: AtomicUsize,
-    /// Told after each time that it was to write out, before the answer, which waits for a moment then.
+    /// Told once, after a flush or writing out, before the answer, which waits for a moment then.
     pub(crate) tells: Mutex<Option<(Sender<()>, Receiver<()>)>>,
     /// Contents at the last flush, if they are to come back when a flush fails.
     durable: Mutex<Option<Vec<u8>>>,
@@ -110,6 +110,24 @@ impl WritableDevice for Flaky {
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
+        self.tell(self.flush_now())
+    }
+
+    fn submit_write_out<'a>(&'a self, batch: &mut Batch<'a>) {
+        batch.answer(self.flush());
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError> {
+        self.inner.discard(offset, length)
+    }
+
+    fn set_size(&self, size_bytes: u64) -> Result<(), DeviceError> {
+        self.inner.set_size(size_bytes)
+    }
+}
+
+impl Flaky {
+    fn flush_now(&self) -> Result<(), DeviceError> {
         let mut durable = self.durable.lock().expect("no panic");
         if self.fails_flushes.load(Relaxed) {
             if let Some(durable) = &*durable {
@@ -124,22 +142,15 @@ impl WritableDevice for Flaky {
         Ok(())
     }
 
-    fn submit_write_out<'a>(&'a self, batch: &mut Batch<'a>) {
-        let answer = self.flush();
-        if let Some((has_answered, goes_on)) = &*self.tells.lock().expect("no panic") {
+    /// Has another thread come before an answer.
+    fn tell(&self, answer: Result<(), DeviceError>) -> Result<(), DeviceError> {
+        let told = self.tells.lock().expect("no panic").take();
+        if let Some((has_answered, goes_on)) = told {
             self.fails_flushes.store(false, Relaxed);
             has_answered.send(()).expect("a receiver");
             let _ = goes_on.recv_timeout(Duration::from_millis(50));
         }
-        batch.answer(answer);
-    }
-
-    fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError> {
-        self.inner.discard(offset, length)
-    }
-
-    fn set_size(&self, size_bytes: u64) -> Result<(), DeviceError> {
-        self.inner.set_size(size_bytes)
+        answer
     }
 }
 

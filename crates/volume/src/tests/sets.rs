@@ -4,7 +4,8 @@ use super::flaky::Flaky;
 use super::support::*;
 use crate::{DeviceSet, SuperblockCopies, Volume, WriteError};
 use brindle_device::Device;
-use brindle_ondisk::{DevId, Logical, Profile, SUPERBLOCK_SIZE, Superblock, to_u64};
+use brindle_ondisk::item::DevItem;
+use brindle_ondisk::{DevId, Generation, Logical, Profile, SUPERBLOCK_SIZE, Superblock, Uuid, to_u64};
 use proptest::prelude::*;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc};
@@ -181,8 +182,8 @@ fn a_flush_after_one_that_lost_something_everywhere_does_not_succeed() {
     assert!(matches!(&failed, Err(WriteError::Unflushed { .. })), "{failed:?}");
 }
 
-#[test]
-fn losses_of_a_device_that_writes_out_are_known_to_flushes_at_the_same_time() {
+/// Has a device lose what it took by an act, beside which another thread flushes.
+fn loses_beside_a_flush(act: impl Fn(&Volume)) {
     let (_, volume, devices) = forgetful(Profile::Raid1, 76);
     volume.flush(&DeviceSet::ALL).expect("nothing fails");
     volume.write_data(START, &[1; SECTOR]).expect("nothing fails");
@@ -199,12 +200,63 @@ fn losses_of_a_device_that_writes_out_are_known_to_flushes_at_the_same_time() {
             assert_eq!(volume.devices_to_mark(), [DevId::new(2)], "its data are lost");
             let _ = goes_on.send(());
         });
-        volume.write_out(&DeviceSet::ALL).expect("one may fail");
+        act(volume);
     });
-    *devices[1].tells.lock().expect("no panic") = None;
     assert_eq!(volume.devices_to_mark(), [DevId::new(2)], "its data are lost");
     volume.make_whole(&DeviceSet::ALL).expect("the first one has everything");
     assert!(volume.devices_to_mark().is_empty());
+}
+
+#[test]
+fn losses_of_a_device_that_writes_out_are_known_to_flushes_at_the_same_time() {
+    loses_beside_a_flush(|volume| volume.write_out(&DeviceSet::ALL).expect("one may fail"));
+}
+
+#[test]
+fn losses_that_a_flush_meets_are_known_to_flushes_at_the_same_time() {
+    loses_beside_a_flush(|volume| volume.flush(&DeviceSet::ALL).expect("one may fail"));
+}
+
+#[test]
+fn a_superblock_that_a_device_lost_while_it_wrote_out_does_not_count() {
+    let (_, volume, devices) = forgetful(Profile::Raid1, 77);
+    volume.flush(&DeviceSet::ALL).expect("nothing fails");
+    let template = Superblock::clone(&volume.superblock());
+    let generation = template.generation;
+    let write = || volume.write_superblocks(&template, &[], SuperblockCopies::First, &DeviceSet::ALL);
+    write().expect("nothing fails");
+    devices[1].fails_flushes.store(true, Relaxed);
+    volume.write_out(&DeviceSet::ALL).expect("one may fail");
+    devices[1].fails_flushes.store(false, Relaxed);
+    volume.flush(&DeviceSet::ALL).expect("nothing fails any more");
+    let without = volume.devices_without_superblock(generation);
+    assert_eq!(without, those(&devices[1..], |_| true));
+    write().expect("nothing fails");
+    volume.flush(&DeviceSet::ALL).expect("nothing fails");
+    assert!(volume.devices_without_superblock(generation).is_empty());
+}
+
+#[test]
+fn losses_are_those_of_the_device_that_has_an_id_now() {
+    let (_, volume, _) = forgetful(Profile::Raid1, 78);
+    let template = Superblock::clone(&volume.superblock());
+    let item = |uuid: u8| DevItem { uuid: Uuid([uuid; 16]), ..dev_item(9, FSID, 1 << 20) };
+    let [first, second] = ["disk8", "disk8"].map(|name| Arc::new(Flaky::new(name, &[0; 1 << 20])));
+    volume.join_device(&item(41), &(Arc::clone(&first) as _));
+    volume.flush(&DeviceSet::ALL).expect("nothing fails");
+    volume.part_with_device(DevId::new(9)).expect("it is there");
+    volume.join_device(&item(42), &(Arc::clone(&second) as _));
+    volume.introduce_devices(&template, &[item(42)]);
+    let mut next = template.clone();
+    next.generation = Generation::new(template.generation.get() + 1);
+    let written = volume.write_superblocks(&next, &[], SuperblockCopies::First, &DeviceSet::ALL);
+    written.expect("nothing fails");
+    second.fails_flushes.store(true, Relaxed);
+    volume.write_out(&DeviceSet::ALL).expect("it holds no chunk");
+    second.fails_flushes.store(false, Relaxed);
+    volume.flush(&DeviceSet::ALL).expect("nothing fails any more");
+    let without = volume.devices_without_superblock(next.generation);
+    assert!(without.contains(DevId::new(9)), "its superblock is lost");
 }
 
 #[test]

@@ -7,8 +7,9 @@ use crate::{DeviceSet, Volume, WriteError};
 use brindle_device::{Batch, DeviceError, WritableDevice, WriteRequest};
 use brindle_ondisk::item::{DevItem, SuperblockAge};
 use brindle_ondisk::{Generation, Holders, Logical, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, to_u64};
-use brindle_sync::RwLockReadGuard;
+use brindle_sync::MutexGuard;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use zerocopy::IntoBytes;
 
@@ -34,7 +35,9 @@ impl Volume {
         }
         self.check_flushed()?;
         let pool = self.snapshot();
-        self.bear_failed_flushes(&pool, flush_all(&Member::of(&pool, set)))
+        let members = Member::of(&pool, set);
+        let alone = Alone::with(&members);
+        self.bear_failed_flushes(&pool, alone.flush())
     }
 
     /// Has the devices of a set that took writes since their last flush write them to their media, all at the same time, so
@@ -44,20 +47,17 @@ impl Volume {
         self.check_flushed()?;
         let pool = self.snapshot();
         let members = Member::of(&pool, &self.unflushed_devices().intersection(set));
-        // None of their flushes is under way: one that covers the same writes might succeed by not knowing of a failure here.
-        let _alone: Vec<_> =
-            members.iter().map(|one| one.member.flushes.write_by_key(position_key(one.index))).collect();
-        let mut batch = Batch::default();
-        members.iter().for_each(|one| one.device.submit_write_out(&mut batch));
-        let answers = members.iter().zip(batch.run());
-        let failed: Vec<_> =
-            answers.filter_map(|(one, answer)| Some((one.member.devid, answer.err()?))).collect();
+        let alone = Alone::with(&members);
+        let failed = alone.write_out();
         if failed.is_empty() {
             return Ok(());
         }
         let pool = self.snapshot();
-        let present = failed.into_iter().filter_map(|(devid, error)| {
-            let index = pool.devices.iter().position(|device| device.devid == devid)?;
+        let present = failed.into_iter().filter_map(|(failed, error)| {
+            // Not by its id, which another device may have by now.
+            let is_it = |device: &PoolDevice| Arc::ptr_eq(&device.flushes, &failed.flushes);
+            let index =
+                pool.devices.iter().position(is_it).filter(|index| !pool.devices[*index].is_intruder)?;
             Some((index, pool.devices[index].flush_failed(error, Places::default())))
         });
         let present = present.collect();
@@ -197,11 +197,11 @@ impl Volume {
         let mut members = Member::of(&pool, &DeviceSet::ALL);
         members.retain(is_introduced);
         let copies = Copies::new(template, device_items, SuperblockCopies::All, &members);
-        let failed = copies.write(&members, false);
+        let failed = Alone::with(&members).write(&copies, false);
         members.retain(|one| failed.iter().all(|(index, _)| *index != one.index));
-        let unflushed = flush_all(&members).into_iter().map(|(index, failed)| {
+        let unflushed = Alone::with(&members).flush().into_iter().map(|(index, failed)| {
             pool.devices[index].has_lost_all(&failed.doubtful);
-            (index, failed.error)
+            (index, failed)
         });
         report(&pool, failed.into_iter().chain(unflushed).collect());
     }
@@ -223,13 +223,12 @@ impl Volume {
             one.member.superblock_generation.fetch_max(template.generation.get(), Relaxed);
         }
         let copies = Copies::new(template, device_items, SuperblockCopies::First, &members);
-        let failed = report(&pool, copies.write(&members, false));
+        let alone = Alone::with(&members);
+        let failed = report(&pool, alone.write(&copies, false));
         if !failed.is_empty() {
-            let failures = failed.into_iter().map(|(_, error)| error).collect();
-            return Err(WriteError::Superblocks { failures });
+            return Err(WriteError::Superblocks { failures: split_failures(failed).1 });
         }
-        let failures: Vec<DeviceError> =
-            flush_all(&members).into_iter().map(|(_, failed)| failed.error).collect();
+        let failures = split_failures(alone.flush()).1;
         if failures.is_empty() { Ok(()) } else { Err(WriteError::Flush { failures }) }
     }
 
@@ -259,12 +258,13 @@ impl Volume {
         for one in &members {
             one.member.superblock_generation.fetch_max(template.generation.get(), Relaxed);
         }
-        let failed = Copies::new(template, device_items, copies, &members).write(&members, false);
+        let copies = Copies::new(template, device_items, copies, &members);
+        let failed = Alone::with(&members).write(&copies, false);
         if template.log_root.get() == 0 {
             pool.devices.iter().for_each(|member| member.lacks_log.store(false, Relaxed));
         }
-        let failed = report(&pool, failed);
-        let (failed, failures): (Vec<_>, Vec<_>) = failed.into_iter().unzip();
+        let (lost, failures) = split_failures(report(&pool, failed));
+        let failed: Vec<usize> = lost.into_iter().map(|(index, _)| index).collect();
         if !tolerates(&pool, &failed, &behind) {
             return Err(WriteError::Superblocks { failures });
         }
@@ -310,16 +310,13 @@ impl Volume {
         for member in pool.devices.iter().filter(|member| !set.contains(member.devid)) {
             member.lacks_log.store(true, Relaxed);
         }
-        let failed = Copies::new(template, &[], SuperblockCopies::First, &members).write(&members, true);
+        let copies = Copies::new(template, &[], SuperblockCopies::First, &members);
+        let alone = Alone::with(&members);
+        let failed = alone.write(&copies, true);
         if !failed.is_empty() {
-            let is_flush = |(_, error): &&(usize, DeviceError)| matches!(error, DeviceError::Flush { .. });
-            let doubtful = failed.iter().filter(is_flush).map(|(index, _)| {
-                let places = pool.devices[*index].unflushed.take();
-                (*index, places)
-            });
-            let lost = doubtful.filter(|(_, places)| !places.is_empty()).collect();
+            let (mut lost, failures) = split_failures(report(&pool, failed));
+            lost.retain(|(_, places)| !places.is_empty());
             self.bear(&pool, lost);
-            let failures = report(&pool, failed).into_iter().map(|(_, error)| error).collect();
             return Err(WriteError::Superblocks { failures });
         }
         self.set_superblock(template.clone());
@@ -397,19 +394,64 @@ impl Copies {
         }
         Self(copies)
     }
+}
 
-    /// Writes all of them at the same time; answers with the devices whose first copy failed.
-    fn write(&self, members: &[Member<'_>], is_durable: bool) -> Vec<(usize, DeviceError)> {
-        let contents: Vec<u64> = members.iter().map(|one| one.member.durability.contents()).collect();
-        let _flushing = is_durable.then(|| beside_flushes(members));
+impl SuperblockCopies {
+    /// Returns true if a copy is to be written.
+    fn has(self, copy: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::First => copy == 0,
+            Self::Others => copy > 0,
+        }
+    }
+}
+
+/// Devices of which no one else makes a flush, a durable write or a superblock until it is dropped: of two that cover the same writes, the
+/// host might tell a failure to one alone, and the other would count.
+struct Alone<'m, 'p> {
+    members: &'m [Member<'p>],
+    _locks: Vec<MutexGuard<'p, Flushes>>,
+}
+
+impl<'m, 'p> Alone<'m, 'p> {
+    /// Waits for the flushes that are under way.
+    fn with(members: &'m [Member<'p>]) -> Self {
+        let lock = |one: &Member<'p>| one.member.flushes.lock_by_key(u128::from(to_u64(one.index)));
+        Self { members, _locks: members.iter().map(lock).collect() }
+    }
+
+    /// Flushes them, all at the same time; answers with those that failed.
+    fn flush(&self) -> Vec<(usize, FailedFlush)> {
+        let begun: Vec<_> = self.members.iter().map(|one| one.member.begin_flush()).collect();
         let mut batch = Batch::default();
-        for copy in &self.0 {
+        self.members.iter().for_each(|one| one.device.submit_flush(&mut batch));
+        let answers = self.members.iter().zip(begun).zip(batch.run());
+        let ended = answers.map(|((one, flush), answer)| (one.index, one.member.end_flush(flush, answer)));
+        ended.filter_map(|(index, ended)| Some((index, ended.err()?))).collect()
+    }
+
+    /// Has them write out what they took; answers with those that failed.
+    fn write_out(&self) -> Vec<(&'p PoolDevice, DeviceError)> {
+        let mut batch = Batch::default();
+        self.members.iter().for_each(|one| one.device.submit_write_out(&mut batch));
+        let answers = self.members.iter().zip(batch.run());
+        answers.filter_map(|(one, answer)| Some((one.member, answer.err()?))).collect()
+    }
+
+    /// Writes copies of the superblock, all at the same time; answers with the devices whose first copy failed. A durable write that fails as a
+    /// flush does tells of other writes, too.
+    fn write(&self, copies: &Copies, is_durable: bool) -> Vec<(usize, FailedFlush)> {
+        let members = self.members;
+        let contents: Vec<u64> = members.iter().map(|one| one.member.durability.contents()).collect();
+        let mut batch = Batch::default();
+        for copy in &copies.0 {
             let (offset, pieces) = (copy.superblock.bytenr.get(), vec![copy.superblock.as_bytes()]);
             let request = WriteRequest { offset, pieces, is_durable };
             members[copy.number].device.submit_write(request, &mut batch);
         }
         let mut failed = Vec::new();
-        for (copy, answer) in self.0.iter().zip(batch.run()) {
+        for (copy, answer) in copies.0.iter().zip(batch.run()) {
             let (one, generation) = (&members[copy.number], copy.superblock.generation);
             if copy.is_first {
                 match &answer {
@@ -425,7 +467,12 @@ impl Copies {
                 }
                 // The others have to be durable before the first is written again, no sooner: see `unflushed_devices`.
                 Ok(()) => one.member.durability.has_written_copies(),
-                Err(error) if copy.is_first => failed.push((one.index, error)),
+                Err(error @ DeviceError::Flush { .. }) if copy.is_first && is_durable => {
+                    failed.push((one.index, one.member.flush_failed(error, Places::default())));
+                }
+                Err(error) if copy.is_first => {
+                    failed.push((one.index, FailedFlush { error, doubtful: Places::default() }));
+                }
                 Err(error) => tracing::warn!("{error}"),
             }
         }
@@ -433,44 +480,12 @@ impl Copies {
     }
 }
 
-impl SuperblockCopies {
-    /// Returns true if a copy is to be written.
-    fn has(self, copy: usize) -> bool {
-        match self {
-            Self::All => true,
-            Self::First => copy == 0,
-            Self::Others => copy > 0,
-        }
-    }
-}
-
-/// Keeps devices from writing out what they took, until it is dropped.
-fn beside_flushes<'p>(members: &[Member<'p>]) -> Vec<RwLockReadGuard<'p, Flushes>> {
-    members.iter().map(|one| one.member.flushes.read_by_key(position_key(one.index))).collect()
-}
-
-/// Key of the locks of a device, by its position among the devices of the pool.
-fn position_key(index: usize) -> u128 {
-    u128::from(to_u64(index))
-}
-
-/// Flushes devices, all at the same time; answers with those that failed.
-fn flush_all(members: &[Member<'_>]) -> Vec<(usize, FailedFlush)> {
-    let _flushing = beside_flushes(members);
-    let begun: Vec<_> = members.iter().map(|one| one.member.begin_flush()).collect();
-    let mut batch = Batch::default();
-    members.iter().for_each(|one| one.device.submit_flush(&mut batch));
-    let answers = members.iter().zip(begun).zip(batch.run());
-    let ended = answers.map(|((one, flush), answer)| (one.index, one.member.end_flush(flush, answer)));
-    ended.filter_map(|(index, ended)| Some((index, ended.err()?))).collect()
-}
-
 /// Counts devices that failed to take a superblock.
-fn report(pool: &Pool, failed: Vec<(usize, DeviceError)>) -> Vec<(usize, DeviceError)> {
+fn report(pool: &Pool, failed: Vec<(usize, FailedFlush)>) -> Vec<(usize, FailedFlush)> {
     failed
         .into_iter()
-        .inspect(|(index, error)| {
-            tracing::warn!("{error}");
+        .inspect(|(index, failed)| {
+            tracing::warn!("{}", failed.error);
             count(&pool.devices[*index].counters.write_errors);
         })
         .collect()

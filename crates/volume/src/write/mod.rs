@@ -30,6 +30,7 @@ use crate::locks::RowKey;
 use crate::pool::Pool;
 use crate::{DeviceSet, Volume, WriteError};
 use brindle_ondisk::{DevId, Logical, to_u64, to_usize};
+use brindle_sync::parallel;
 use plan::Plan;
 use row::Row;
 use std::collections::{BTreeMap, BTreeSet};
@@ -202,15 +203,9 @@ impl Volume {
         if partial.len() < 2 {
             return partial.iter().try_for_each(write_one);
         }
-        brindle_sync::thread::scope(|scope| {
-            let threads: Vec<_> = partial
-                .chunks(share)
-                .map(|rows| scope.spawn(move || rows.iter().try_for_each(write_one)))
-                .collect();
-            let results = threads.into_iter().map(|thread| thread.join().expect("writing does not panic"));
-            // All of them are waited for, whatever the first says.
-            results.collect::<Vec<_>>().into_iter().collect()
-        })
+        let write_share = |rows: &[Row<'_>]| rows.iter().try_for_each(write_one);
+        // All of them are waited for, whatever the first says.
+        parallel::map_shares(&partial, share, write_share).into_iter().collect()
     }
 }
 
