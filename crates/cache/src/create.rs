@@ -38,8 +38,8 @@ pub struct CreateOptions {
 pub const BLOCK_BYTES: u64 = 4096;
 /// Slots of a set unless told otherwise.
 pub const ASSOCIATIVITY: u32 = 512;
-/// Memory that a slot takes, in bytes: 23 of the table, and what the allocator keeps of the load.
-pub const MEMORY_PER_SLOT: u64 = 48;
+/// Memory that a slot takes, in bytes: 24 of the table, and what the allocator keeps of the load.
+pub const MEMORY_PER_SLOT: u64 = 49;
 
 /// Least number of slots of a set of a cache on two SSDs: there is room for the blocks of the veil, twice.
 const MIRRORED_ASSOCIATIVITY_MIN: u32 = 32;

@@ -100,8 +100,10 @@ impl Flash {
 
     /// Index of the SSD that a slot is read from.
     pub(crate) fn reader_of(&self, slot: u32) -> usize {
-        let active: Vec<usize> = self.active().map(|(index, _)| index).collect();
-        active[(slot / SLOTS_IN_TURN) as usize % active.len()]
+        match self.given_up.get() {
+            None => (slot / SLOTS_IN_TURN) as usize % self.members.len(),
+            Some(lost) => 1 - lost.index,
+        }
     }
 
     /// Index of another SSD in use.
@@ -109,9 +111,13 @@ impl Flash {
         self.active().map(|(other, _)| other).find(|other| *other != index)
     }
 
+    pub(crate) fn submit_reads(&self, index: usize, requests: &[ReadRequest]) -> Vec<PendingRead> {
+        self.members[index].device.submit_reads(requests)
+    }
+
     pub(crate) fn submit_read(&self, index: usize, offset: u64, length: usize) -> PendingRead {
         let request = ReadRequest::new(offset, length);
-        self.members[index].device.submit_reads(&[request]).pop().expect("an answer to each")
+        self.submit_reads(index, &[request]).pop().expect("an answer to each")
     }
 
     pub(crate) fn read_at(&self, index: usize, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {

@@ -41,6 +41,14 @@ struct Run {
     reader: usize,
 }
 
+/// A read, planned.
+struct ReadPlan {
+    pieces: Vec<Piece>,
+    runs: Vec<Run>,
+    /// True if blocks that are missed are to be taken in.
+    fills: bool,
+}
+
 impl State {
     /// Finds the slot of a piece, and takes note of the use. A block that is doubted comes from the disk.
     pub(crate) fn look_up(&mut self, piece: &mut Piece) {
@@ -68,21 +76,29 @@ impl State {
 impl Cache {
     /// Reads a range that lies within the cache.
     pub(crate) fn read_range(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
-        let _entered = self.enter(offset, buffer.len(), false);
-        let (pieces, fills) = self.plan_read(offset, buffer.len());
-        let runs = self.runs(&pieces);
-        if let [Run { is_hit: false, .. }] = runs.as_slice() {
-            self.on_disk(self.disk.read_at(offset, buffer))?;
+        let begun = self.clock.now();
+        let (entered, plan) = {
+            let (entered, mut state) = self.enter_locked(offset, buffer.len(), false);
+            (entered, self.plan_read(&mut state, offset, buffer.len()))
+        };
+        // One run is read by this thread; nothing is waited for beside it.
+        if let [run] = plan.runs.as_slice() {
+            if run.is_hit {
+                self.read_hits(run, &plan.pieces, buffer)?;
+            } else {
+                self.on_disk(self.disk.read_at(offset, buffer))?;
+            }
         } else {
-            let pending: Vec<PendingRead> = runs.iter().map(|run| self.submit(run, &pieces)).collect();
-            for (run, pending) in runs.iter().zip(pending) {
+            let pending = self.submit(&plan);
+            for (run, pending) in plan.runs.iter().zip(pending) {
                 let answer = pending.wait();
-                self.take_answer(run, &pieces, answer, buffer)?;
+                self.take_answer(run, &plan.pieces, answer, buffer)?;
             }
         }
-        if fills {
-            self.fill(&pieces, buffer);
+        if plan.fills {
+            self.fill(&plan.pieces, buffer);
         }
+        entered.end(|state| state.note_time(begun, self.clock.now(), |latencies| &mut latencies.reads));
         Ok(())
     }
 
@@ -102,11 +118,9 @@ impl Cache {
         pieces
     }
 
-    /// Looks the blocks up; and true if those that are missed are to be taken in.
-    fn plan_read(&self, offset: u64, length: usize) -> (Vec<Piece>, bool) {
+    /// Looks the blocks up, and cuts them into runs.
+    fn plan_read(&self, state: &mut State, offset: u64, length: usize) -> ReadPlan {
         let mut pieces = self.pieces(offset, length);
-        let mut locked = self.lock();
-        let state = &mut *locked;
         let threshold = state.settings.skip_seq_read_kb;
         let is_stream = state.read_streams.is_skipped(offset, length as u64, threshold);
         let mut missed = 0;
@@ -114,16 +128,20 @@ impl Cache {
             state.look_up(piece);
             missed += u64::from(piece.slot.is_none());
         }
+        let runs = self.runs(&pieces);
+        let hit_runs = runs.iter().filter(|run| run.is_hit).count() as u64;
         let fills = !is_stream && state.settings.cache_all && state.superblock.is_write_only == 0;
         let fills = fills && !state.is_flash_off() && state.stopped.is_none();
         let counters = &mut state.counters;
         counters.reads += pieces.len() as u64;
         counters.read_hits += pieces.len() as u64 - missed;
+        counters.ssd_reads += hit_runs;
+        counters.disk_reads += runs.len() as u64 - hit_runs;
         if !fills {
             counters.uncached_reads += missed;
             counters.uncached_sequential_reads += if is_stream { missed } else { 0 };
         }
-        (pieces, fills && missed > 0)
+        ReadPlan { pieces, runs, fills: fills && missed > 0 }
     }
 
     fn runs(&self, pieces: &[Piece]) -> Vec<Run> {
@@ -142,22 +160,67 @@ impl Cache {
                 }
             }
         }
-        let mut state = self.lock();
-        let hits = runs.iter().filter(|run| run.is_hit).count() as u64;
-        state.counters.ssd_reads += hits;
-        state.counters.disk_reads += runs.len() as u64 - hits;
         runs
     }
 
-    fn submit(&self, run: &Run, pieces: &[Piece]) -> PendingRead {
-        let pieces = &pieces[run.pieces.clone()];
-        if let Some(slot) = pieces[0].slot {
-            let length = pieces.len() * self.block_length();
-            return self.flash.submit_read(run.reader, self.geometry.slot_place(slot), length);
+    /// Submits all runs, those of a device together; the pending reads are in their order.
+    fn submit(&self, plan: &ReadPlan) -> Vec<PendingRead> {
+        let device = |run: &Run| run.is_hit.then_some(run.reader);
+        let request = |run: &Run| {
+            let pieces = &plan.pieces[run.pieces.clone()];
+            match pieces[0].slot {
+                Some(slot) => {
+                    ReadRequest::new(self.geometry.slot_place(slot), pieces.len() * self.block_length())
+                }
+                None => {
+                    ReadRequest::new(self.place_of(&pieces[0]), pieces.iter().map(|piece| piece.length).sum())
+                }
+            }
+        };
+        let mut pending: Vec<(usize, PendingRead)> = Vec::with_capacity(plan.runs.len());
+        for chosen in [None, Some(0), Some(1)] {
+            let of_device = || plan.runs.iter().enumerate().filter(|(_, run)| device(run) == chosen);
+            let requests: Vec<ReadRequest> = of_device().map(|(_, run)| request(run)).collect();
+            let submitted = match (requests.is_empty(), chosen) {
+                (true, _) => continue,
+                (false, None) => self.disk.submit_reads(&requests),
+                (false, Some(reader)) => self.flash.submit_reads(reader, &requests),
+            };
+            pending.extend(of_device().map(|(index, _)| index).zip(submitted));
         }
-        let length = pieces.iter().map(|piece| piece.length).sum();
-        let request = ReadRequest::new(self.place_of(&pieces[0]), length);
-        self.disk.submit_reads(&[request]).pop().expect("an answer to each")
+        pending.sort_unstable_by_key(|(index, _)| *index);
+        pending.into_iter().map(|(_, pending)| pending).collect()
+    }
+
+    /// Reads a request that is one run of hits; whole blocks without a copy.
+    fn read_hits(&self, run: &Run, pieces: &[Piece], buffer: &mut [u8]) -> Result<(), DeviceError> {
+        let place = self.geometry.slot_place(pieces[0].slot.expect("a cached block"));
+        let length = pieces.len() * self.block_length();
+        if buffer.len() < length {
+            let mut whole = Buffer::new(length);
+            let read = self.flash.read_at(run.reader, place, &mut whole);
+            return self.take_hits(run, pieces, read.is_ok().then_some(&whole), buffer);
+        }
+        let read = self.flash.read_at(run.reader, place, buffer);
+        self.note_hits(run, read.is_ok());
+        for piece in pieces {
+            let found = read.is_ok().then_some(&buffer[piece.range()]);
+            let repaired = match self.verified(piece, run.reader, found)? {
+                Some(Cow::Borrowed(_)) => continue,
+                Some(Cow::Owned(contents)) => Some(contents),
+                None => None,
+            };
+            match repaired {
+                Some(contents) => buffer[piece.range()].copy_from_slice(&contents),
+                None => self.on_disk(self.disk.read_at(self.place_of(piece), &mut buffer[piece.range()]))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes note of a read of the flash.
+    fn note_hits(&self, run: &Run, is_fine: bool) {
+        self.note_flash(&mut self.lock(), is_fine || self.flash.other(run.reader).is_some());
     }
 
     fn take_answer(
@@ -173,13 +236,22 @@ impl Cache {
             buffer[pieces[0].at..][..bytes.len()].copy_from_slice(&bytes);
             return Ok(());
         }
-        let bytes = self.flash.noted(run.reader, answer);
-        self.note_flash(&mut self.lock(), bytes.is_ok() || self.flash.other(run.reader).is_some());
+        let bytes = self.flash.noted(run.reader, answer).ok();
+        self.take_hits(run, pieces, bytes.as_deref(), buffer)
+    }
+
+    /// Takes cached blocks from what their SSD has told of them.
+    fn take_hits(
+        &self,
+        run: &Run,
+        pieces: &[Piece],
+        bytes: Option<&[u8]>,
+        buffer: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        self.note_hits(run, bytes.is_some());
         for (number, piece) in pieces.iter().enumerate() {
-            let found = bytes
-                .as_ref()
-                .ok()
-                .map(|bytes| &bytes[number * self.block_length()..][..self.block_length()]);
+            let block = number * self.block_length()..(number + 1) * self.block_length();
+            let found = bytes.map(|bytes| &bytes[block]);
             match self.verified(piece, run.reader, found)? {
                 Some(contents) => {
                     buffer[piece.range()].copy_from_slice(&contents[piece.within..][..piece.length]);

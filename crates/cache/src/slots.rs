@@ -1,4 +1,4 @@
-//! The table of slots in memory: 13 bytes a slot, and ten for the order of its set; a bit more after a start whose clean blocks are doubted.
+//! The table of slots in memory: 14 bytes a slot, and ten for the order of its set; a bit more after a start whose clean blocks are doubted.
 //!
 //! A slot's contents never change while it holds a block: each write of a block takes another slot. So the table on flash may
 //! be written at any time, beside any writer. A slot that the table on flash *names*, as one of a dirty block, gets
@@ -30,6 +30,9 @@ const PINNED: u8 = 128;
 /// Adjacent blocks of the disk that lie in one set, and are cleaned together.
 pub const DISK_ASSOCIATIVITY: u64 = 64;
 
+/// Slots that are compared at once when a block is looked for.
+const COMPARED_TOGETHER: usize = 64;
+
 /// Room for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
@@ -46,6 +49,8 @@ pub(crate) enum Room {
 pub(crate) struct SlotTable {
     geometry: Geometry,
     blocks: Vec<u64>,
+    /// A byte of each block's number, mixed.
+    tags: Vec<u8>,
     checksums: Vec<u32>,
     flags: Vec<u8>,
     orders: Vec<SetOrder>,
@@ -92,6 +97,7 @@ impl SlotTable {
         Self {
             geometry,
             blocks: vec![0; slots],
+            tags: vec![0; slots],
             checksums: vec![0; slots],
             flags: vec![0; slots],
             orders: vec![SetOrder::new(associativity); sets],
@@ -199,10 +205,18 @@ impl SlotTable {
     /// The slot that holds a block.
     pub(crate) fn find(&self, block: u64) -> Option<u32> {
         let first = self.first_of(self.set_of(block));
-        let range = first..first + self.geometry.associativity as usize;
-        let is_it = |(known, flags): (&u64, &u8)| *known == block && *flags & VALID != 0;
-        let found = self.blocks[range.clone()].iter().zip(&self.flags[range]).position(is_it)?;
-        Some(number(first + found))
+        let end = first + self.geometry.associativity as usize;
+        let tag = tag(block);
+        let is_it = |slot: &usize| self.blocks[*slot] == block && self.flags[*slot] & VALID != 0;
+        for start in (first..end).step_by(COMPARED_TOGETHER) {
+            let group = start..end.min(start + COMPARED_TOGETHER);
+            // Without a branch for each, the processor compares many at once.
+            let may_have_it = self.tags[group.clone()].iter().fold(false, |any, known| any | (*known == tag));
+            if let Some(slot) = group.filter(|_| may_have_it).find(is_it) {
+                return Some(number(slot));
+            }
+        }
+        None
     }
 
     pub(crate) fn is_dirty(&self, slot: u32) -> bool {
@@ -421,6 +435,7 @@ impl SlotTable {
     fn put(&mut self, slot: u32, block: u64, checksum: u32, is_dirty: bool) {
         let (set, _) = self.place(slot);
         self.blocks[slot as usize] = block;
+        self.tags[slot as usize] = tag(block);
         self.checksums[slot as usize] = checksum;
         let is_pinned = is_dirty && self.is_pinned(block);
         let dirty = if is_dirty { DIRTY_BLOCK } else { 0 };
@@ -479,6 +494,11 @@ fn mixed(number: u64) -> u64 {
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)
+}
+
+/// Byte that tells a block from most others.
+fn tag(block: u64) -> u8 {
+    mixed(block).to_le_bytes()[7]
 }
 
 /// Number other than 0 that tells a block from most others.

@@ -22,7 +22,7 @@ SIZES
   has 512 bytes to 1 MiB, a set has up to 32768 blocks; both are powers of two.
 
 MEMORY
-  A block of the cache takes 48 bytes of memory while it is in use: 12 MiB for each GiB of SSD with
+  A block of the cache takes 49 bytes of memory while it is in use: 12 MiB for each GiB of SSD with
   blocks of 4 KiB. A cache that needs more than a quarter of the machine's memory is refused unless
   forced.
 
