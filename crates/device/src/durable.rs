@@ -1,6 +1,6 @@
 //! Flushes and durable writes of a file, one at a time.
 //!
-//! The host tells a failure of earlier writes once for each open file: to the flush or durable write that comes first, of any caller
+//! The host tells a failure of earlier writes once for each open file: to the flush or durable write that comes first, of any caller,
 //! and the next flush succeeds. So a flush fails, too, if another one failed while it waited, or if a durable write was told of a
 //! failure since the last flush.
 

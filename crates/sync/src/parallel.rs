@@ -9,7 +9,7 @@ use crate::probe;
 #[cfg(not(feature = "explore"))]
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 #[cfg(not(feature = "explore"))]
-use std::thread::Builder;
+use std::thread::{Builder, ScopedJoinHandle};
 
 /// The results of `act` on each item, in order.
 #[cfg(not(feature = "explore"))]
@@ -116,7 +116,7 @@ pub fn map_shares<T: Sync, R: Send>(
         let others: Vec<_> = others.chunks(share).map(|items| (items, start(items))).collect();
         let mut results = vec![act(first)];
         for (items, other) in others {
-            results.push(match other.map(|other| other.join()) {
+            results.push(match other.map(ScopedJoinHandle::join) {
                 None => act(items),
                 Some(Ok(result)) => result,
                 Some(Err(panic)) => std::panic::resume_unwind(panic),
