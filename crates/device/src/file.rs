@@ -192,10 +192,16 @@ impl FileDevice {
     }
 
     fn flush_as(&self, kind: DurableKind) -> Result<(), DeviceError> {
-        let failures = self.durable.failures();
+        let arrival = self.durable.arrive();
         let mut turn = self.durable.turn();
-        let _metered = self.meter.begin(Operation::Flush, 0, 0);
-        let answer = turn.judge(kind, failures, self.file.sync_all());
+        let flush = || {
+            let _metered = self.meter.begin(Operation::Flush, 0, 0);
+            self.file.sync_all()
+        };
+        let answer = match kind {
+            DurableKind::Flush => turn.flush(arrival, flush),
+            DurableKind::Write => turn.judge(kind, arrival, flush()),
+        };
         answer.map_err(|source| DeviceError::Flush { device: self.name.to_string(), source })
     }
 

@@ -6,7 +6,7 @@
 
 use super::uring::{Part, PartKind, Uring};
 use crate::direct::DirectFile;
-use crate::durable::{DurableKind, DurableRequests, Turn};
+use crate::durable::{Arrival, DurableKind, DurableRequests, Turn};
 use crate::meter::{MeteredRequest, Operation};
 use crate::pieces::PIECES_MAX;
 use crate::{Buffer, DeviceError, FileDevice, WritableDevice, WriteRequest, write_now};
@@ -169,7 +169,7 @@ impl<'a> FileRequest<'a> {
         &self,
         kind: DurableKind,
         turn: &mut Turn<'_>,
-        failures: u64,
+        arrival: Arrival,
         answer: Option<io::Result<()>>,
     ) -> Result<(), DeviceError> {
         let make = || {
@@ -179,7 +179,7 @@ impl<'a> FileRequest<'a> {
             Ok(self.device.file().sync_all())
         };
         let answer = answer.map_or_else(make, Ok)?;
-        turn.judge(kind, failures, answer).map_err(|source| self.failed(source))
+        turn.judge(kind, arrival, answer).map_err(|source| self.failed(source))
     }
 
     fn failed(&self, source: io::Error) -> DeviceError {
@@ -265,8 +265,8 @@ fn make_by_ring(requests: &[&FileRequest<'_>], uring: &Arc<Uring>) -> Vec<Result
         counts.push(of_one.len());
         parts.extend(of_one);
     }
-    let failures: Vec<u64> =
-        requests.iter().map(|request| request.device.durable_requests().failures()).collect();
+    let arrivals: Vec<Arrival> =
+        requests.iter().map(|request| request.device.durable_requests().arrive()).collect();
     let mut turns = turns(requests);
     let metered: Vec<_> = requests.iter().map(|request| request.meter()).collect();
     let results = uring.perform(&parts);
@@ -285,7 +285,7 @@ fn make_by_ring(requests: &[&FileRequest<'_>], uring: &Arc<Uring>) -> Vec<Result
         {
             let durable = request.device.durable_requests();
             let turn = turns.iter_mut().find(|turn| turn.is_of(durable)).expect("it was taken");
-            judged[index] = Some(request.judge_durable(kind, turn, failures[index], answers[index].take()));
+            judged[index] = Some(request.judge_durable(kind, turn, arrivals[index], answers[index].take()));
         }
     }
     drop(turns);

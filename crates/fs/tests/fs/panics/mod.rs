@@ -42,6 +42,7 @@ const NOT_REACHED: [(Rank, &str); 13] = [
     (Rank::Quotas, "only in pools with quota groups; they are below"),
     (Rank::CachesInUse, "these devices have no cache"),
     (Rank::FlashCache, "these devices have no cache"),
+    (Rank::DurableRequest, "requests of files; these devices are in memory"),
     (Rank::DeviceRequest, "engines of files; these devices are in memory"),
     (Rank::DeviceQueue, "engines of files; these devices are in memory"),
     (Rank::RequestRecord, "requests of files; these devices are in memory"),
