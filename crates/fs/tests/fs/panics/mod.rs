@@ -31,7 +31,7 @@ const MIRRORS: Layout = Layout {
 };
 
 /// Ranks that the work does not reach, each with the reason why it need not.
-const NOT_REACHED: [(Rank, &str); 13] = [
+const NOT_REACHED: [(Rank, &str); 14] = [
     (Rank::BulkRuns, "a pool that is filled in bulk has no superblocks yet"),
     (Rank::BulkFailure, "a pool that is filled in bulk has no superblocks yet"),
     (Rank::UpkeepCalls, "threads of the upkeep, which these programs do without; what they do, others do"),
