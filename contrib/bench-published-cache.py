@@ -12,6 +12,7 @@ of the disk an object, and the part of the SSD's answers that were late. The fil
 """
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -114,6 +115,8 @@ def trial(configuration, clients, scratch):
 
 
 def main():
+    # So that drives and mounts are undone then, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     chosen = sys.argv[1:] or ["bare", "log", "cache"]
     found = {}
     with tempfile.TemporaryDirectory() as scratch:
