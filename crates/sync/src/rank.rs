@@ -132,7 +132,7 @@ ranks! {
     Repair,
     /// Row of a parity chunk.
     ParityRow,
-    /// Flushes of a device, and writing out what it took; several by ascending position in the pool.
+    /// Flushes and superblocks of a device, and writing out what it took; several by ascending position in the pool.
     DeviceFlush,
     /// Chunks and devices.
     VolumePool,

@@ -42,7 +42,7 @@ impl Volume {
 
     /// Has the devices of a set that took writes since their last flush write them to their media, all at the same time, so
     /// that the next flush of them waits for little. It makes nothing durable; what fails is borne as by [`flush`](Self::flush),
-    /// unless the device has left meanwhile. Flushes of these devices, and superblocks that are durable at once, wait for it.
+    /// unless the device has left meanwhile. Flushes and superblocks of these devices wait for it.
     pub fn write_out(&self, set: &DeviceSet) -> Result<(), WriteError> {
         self.check_flushed()?;
         let pool = self.snapshot();
