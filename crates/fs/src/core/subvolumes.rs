@@ -98,7 +98,8 @@ impl SubvolumeState {
     #[track_caller]
     pub(crate) fn begin_upkeep(&self) -> Result<RwLockReadGuard<'_, WriteAccess>, FsError> {
         let access = self.access.read_by_key(self.key());
-        if access.is_deleted { Err(FsError::DeletedSubvolume(self.tree.id())) } else { Ok(access) }
+        access.check_there(self.tree.id())?;
+        Ok(access)
     }
 
     /// Keeps the subvolume from being deleted, and its permission from changing, meanwhile.
@@ -111,6 +112,22 @@ impl SubvolumeState {
     #[track_caller]
     pub(crate) fn exclusive(&self) -> RwLockWriteGuard<'_, WriteAccess> {
         self.access.write_by_key(self.key())
+    }
+
+    /// The right to change it that no other thread has meanwhile.
+    #[track_caller]
+    pub(crate) fn exclusive_write(&self) -> Result<RwLockWriteGuard<'_, WriteAccess>, FsError> {
+        let access = self.exclusive();
+        access.check(self.tree.id())?;
+        Ok(access)
+    }
+
+    /// The same, whether it is read-only or not, as long as it is not deleted.
+    #[track_caller]
+    pub(crate) fn exclusive_upkeep(&self) -> Result<RwLockWriteGuard<'_, WriteAccess>, FsError> {
+        let access = self.exclusive();
+        access.check_there(self.tree.id())?;
+        Ok(access)
     }
 
     /// Refuses to make it writable, or to delete it, as long as it has a hold. To be asked with the exclusive lock held.
@@ -158,10 +175,12 @@ impl SubvolumeState {
 
 impl WriteAccess {
     fn check(self, id: RootId) -> Result<(), FsError> {
-        if self.is_deleted {
-            return Err(FsError::DeletedSubvolume(id));
-        }
+        self.check_there(id)?;
         if self.is_read_only { Err(FsError::ReadOnlySubvolume(id)) } else { Ok(()) }
+    }
+
+    fn check_there(self, id: RootId) -> Result<(), FsError> {
+        if self.is_deleted { Err(FsError::DeletedSubvolume(id)) } else { Ok(()) }
     }
 }
 

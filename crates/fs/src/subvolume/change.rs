@@ -15,7 +15,7 @@ use brindle_ondisk::item::{FileType, InodeFlags, RootFlags, RootItem, Timespec};
 use brindle_ondisk::{
     Defect, Generation, Incompat, Key, KeyType, ObjectId, QgroupId, RootId, Uuid, name_hash,
 };
-use brindle_sync::RwLockReadGuard;
+use brindle_sync::{RwLockReadGuard, RwLockWriteGuard};
 use brindle_tree::{Need, Readahead, Roots, TreeError};
 use std::cmp::Ordering;
 use zerocopy::{FromBytes, FromZeros};
@@ -36,6 +36,9 @@ struct Home {
     directory: InodeId,
     name: Vec<u8>,
 }
+
+/// A source of a snapshot that its holder has alone, and the right to change the target if that is another.
+type Access<'s> = (RwLockWriteGuard<'s, WriteAccess>, Option<RwLockReadGuard<'s, WriteAccess>>);
 
 /// Identity of a subvolume that is to be made.
 pub(crate) struct NewSubvolume<'s> {
@@ -111,10 +114,12 @@ impl Subvolumes {
         let write = self.core.writing()?;
         let origin = self.core.subvolume_state(source)?;
         let subvolume = self.core.subvolume_state(parent.tree)?;
+        // Most is written back while others still write.
+        self.data.write_back_all(Some(source))?;
         let access = begin_snapshot(&origin, &subvolume)?;
         let place = Place { tree: subvolume.tree(), directory: parent, name };
         let directory = self.core.directory(parent);
-        self.data.write_back_all(Some(source))?;
+        self.data.write_back_rest(source)?;
         let mut names = directory.names();
         self.directories.changeable_directory(parent, false)?;
         self.check_free(place)?;
@@ -340,16 +345,20 @@ impl Subvolumes {
     }
 }
 
-/// The right to make a snapshot: the source is not deleted meanwhile, and what gets the name may be changed. By ascending
-/// id, each subvolume once: a thread that held one twice would wait for itself behind a thread that wants it alone.
-fn begin_snapshot<'s>(
-    source: &'s SubvolumeState,
-    target: &'s SubvolumeState,
-) -> Result<[Option<RwLockReadGuard<'s, WriteAccess>>; 2], FsError> {
+/// The right to make a snapshot: nothing changes the source meanwhile, so that operations which take more than one
+/// transaction are in it as a whole or not at all; and the target may be changed. By ascending id, each subvolume once:
+/// a thread that held one twice would wait for itself.
+fn begin_snapshot<'s>(source: &'s SubvolumeState, target: &'s SubvolumeState) -> Result<Access<'s>, FsError> {
     Ok(match source.tree().id().cmp(&target.tree().id()) {
-        Ordering::Less => [Some(source.begin_upkeep()?), Some(target.begin_write()?)],
-        Ordering::Equal => [Some(target.begin_write()?), None],
-        Ordering::Greater => [Some(target.begin_write()?), Some(source.begin_upkeep()?)],
+        Ordering::Less => {
+            let source = source.exclusive_upkeep()?;
+            (source, Some(target.begin_write()?))
+        }
+        Ordering::Equal => (target.exclusive_write()?, None),
+        Ordering::Greater => {
+            let target = target.begin_write()?;
+            (source.exclusive_upkeep()?, Some(target))
+        }
     })
 }
 

@@ -1,7 +1,7 @@
 //! Commits beside each other, writers, snapshots, and an operation that fails half way.
 
 use crate::world::{NEW_FILE, SCHEDULES, World, after_crash, assert_all, make};
-use brindle_fs::InodeId;
+use brindle_fs::{AllocateMode, InodeId};
 use brindle_ondisk::item::InodeItem;
 use brindle_ondisk::{Key, KeyType, RootId};
 use brindle_sync::{explore, thread};
@@ -42,6 +42,41 @@ fn commits_a_writer_and_a_snapshot_come_in_some_order() {
         let has = |name| world.fs.lookup(snapshot, name).expect("reads").is_some();
         assert!(has(b"first") || !has(b"second"), "the second was made after the first");
         assert_all(&world.contents(b"f").expect("there"), 0..9000, &[1], "the source of the snapshot");
+    });
+}
+
+#[test]
+fn an_operation_of_several_transactions_is_in_a_snapshot_as_a_whole_or_not_at_all() {
+    const LENGTH: usize = 20_000;
+    const ZEROS: std::ops::Range<usize> = 2000..22_000;
+    let image = World::image(|fs| make(fs, b"f", &[1; LENGTH]));
+    explore(SCHEDULES, move || {
+        let world = &World::mount(&image);
+        let made = thread::scope(|scope| {
+            scope.spawn(move || {
+                let file = world.open_in(world.fs.root(), b"f").expect("there");
+                let (offset, length) = (ZEROS.start as u64, ZEROS.len() as u64);
+                world.fs.allocate(&file, AllocateMode::ZeroRange, offset, length).expect("room");
+                world.fs.close_file(file).expect("closes");
+            });
+            let snapshot = scope.spawn(move || {
+                let source = world.fs.root().tree;
+                world.fs.snapshot(source, world.fs.root(), b"s", false).expect("room")
+            });
+            snapshot.join().expect("no panic")
+        });
+        let file = world.open_in(InodeId::root_of(made), b"f").expect("it was there before");
+        let mut found = vec![0; ZEROS.end];
+        let length = world.fs.read(&file, 0, &mut found).expect("reads");
+        world.fs.close_file(file).expect("closes");
+        let zeroed = |at| if ZEROS.contains(&at) { 0 } else { 1 };
+        let is_before = length == LENGTH && found[..length].iter().all(|byte| *byte == 1);
+        let is_after = length == ZEROS.end && found.iter().enumerate().all(|(at, byte)| *byte == zeroed(at));
+        assert!(
+            is_before || is_after,
+            "{length} bytes, {} of them zeros",
+            found.iter().filter(|byte| **byte == 0).count()
+        );
     });
 }
 
