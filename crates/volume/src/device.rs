@@ -11,7 +11,7 @@ use brindle_policy::placement::{AllocationHint, PlacementClass};
 use brindle_sync::{Mutex, Rank, Ranked};
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use zerocopy::FromZeros;
 
@@ -52,6 +52,8 @@ pub(crate) struct PoolDevice {
     /// Ranges that it took since it was last flushed.
     pub(crate) unflushed: Arc<LostWrites>,
     pub(crate) durability: Arc<Durability>,
+    /// Number of flushes, and of times that it wrote out, that have failed.
+    pub(crate) failed_flushes: Arc<AtomicU64>,
     /// Held for reading by flushes, and for writing while it writes out what it took: a failure of that may be the only word on
     /// what a flush at the same time covers.
     pub(crate) flushes: Arc<Mutex<Flushes>>,
@@ -199,6 +201,12 @@ impl Durability {
     }
 }
 
+/// A write, from before the device is asked until what it has taken is known.
+#[derive(Clone, Copy)]
+pub(crate) struct WriteUnderWay {
+    failed_flushes: u64,
+}
+
 /// A flush, from before the device is asked until it has answered.
 pub(crate) struct FlushUnderWay {
     covered: Covered,
@@ -247,6 +255,7 @@ impl PoolDevice {
             lost_writes: Arc::default(),
             unflushed: Arc::default(),
             durability: Arc::default(),
+            failed_flushes: Arc::default(),
             flushes: Arc::default(),
             first_superblock: Arc::default(),
             superblock_generation: Arc::default(),
@@ -277,12 +286,26 @@ impl PoolDevice {
         }
     }
 
-    /// A write has succeeded.
-    pub(crate) fn has_taken(&self, offset: u64, length: u64) {
+    /// To be called before the device is asked for a write that [`has_taken`](Self::has_taken) ends.
+    pub(crate) fn begin_write(&self) -> WriteUnderWay {
+        WriteUnderWay { failed_flushes: self.failed_flushes.load(SeqCst) }
+    }
+
+    /// A write has succeeded. Returns false if a flush has failed since it began: the device may have taken it before, and lost
+    /// it with that, though no one knew of it yet. Such a write is remembered as lost.
+    #[must_use]
+    pub(crate) fn has_taken(&self, write: WriteUnderWay, offset: u64, length: u64) -> bool {
         self.durability.has_written();
         self.unflushed.remember(offset, length);
-        self.lost_writes.forget(offset, length);
+        // In this order: a flush that fails from here on finds the place above.
+        let is_certain = self.failed_flushes.load(SeqCst) == write.failed_flushes;
+        if is_certain {
+            self.lost_writes.forget(offset, length);
+        } else {
+            self.lost_writes.remember(offset, length);
+        }
         self.has_changed(offset, length);
+        is_certain
     }
 
     /// A write has failed that the pool can do without.
@@ -328,6 +351,8 @@ impl PoolDevice {
 
     /// A flush has failed, or writing out: nothing that was not flushed is certain, nor these places.
     pub(crate) fn flush_failed(&self, error: DeviceError, mut doubtful: Places) -> FailedFlush {
+        // Before the places are taken: see `has_taken`.
+        self.failed_flushes.fetch_add(1, SeqCst);
         self.first_superblock.is_in_doubt();
         self.durability.has_lost_superblock();
         // The host may have tried to write these too.

@@ -20,6 +20,8 @@ pub(super) struct Job {
     pub(super) covers: u64,
     /// Failures of durable requests before it was asked for.
     pub(super) failures: u64,
+    /// True for a flush that a write waits for, which is told of its failure.
+    pub(super) is_for_write: bool,
     state: Mutex<State>,
     answered: Condvar,
 }
@@ -32,14 +34,19 @@ enum State {
 }
 
 impl Job {
-    pub(super) fn new(
-        request: Request,
-        payload: Vec<u8>,
-        deadline: Instant,
-        [covers, failures]: [u64; 2],
-    ) -> Self {
+    /// A request without payload.
+    pub(super) fn new(request: Request, deadline: Instant, [covers, failures]: [u64; 2]) -> Self {
         let state = Mutex::new(Rank::DeviceRequest, State::UnderWay);
-        Self { request, payload, deadline, covers, failures, state, answered: Condvar::new() }
+        Self {
+            request,
+            payload: Vec::new(),
+            deadline,
+            covers,
+            failures,
+            is_for_write: false,
+            state,
+            answered: Condvar::new(),
+        }
     }
 
     /// Header of the request as bytes.

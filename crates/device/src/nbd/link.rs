@@ -152,14 +152,26 @@ impl Shared {
                 continue;
             }
             drop(state);
-            let flush = self.submit_flush();
-            self.wait(&flush).inspect_err(|_| self.owe())?;
+            let flush = self.submit_flush_for_write();
+            self.wait(&flush)?;
             state = self.state();
         }
     }
 
     pub(super) fn submit_flush(&self) -> Arc<Job> {
         self.submit(Command::Flush, CommandFlags::empty(), 0, 0, Vec::new())
+    }
+
+    /// A flush that a write waits for: the next flush of a caller is told of its failure, too.
+    pub(super) fn submit_flush_for_write(&self) -> Arc<Job> {
+        let request = |cookie| Request {
+            flags: CommandFlags::empty(),
+            command: Command::Flush,
+            cookie,
+            offset: 0,
+            length: 0,
+        };
+        self.submit_job(request, |job| job.is_for_write = true)
     }
 
     /// Sends a request; without a connection it is sent when there is one. Memory for a write was taken before.
@@ -171,13 +183,19 @@ impl Shared {
         length: u32,
         payload: Vec<u8>,
     ) -> Arc<Job> {
+        let request = |cookie| Request { flags, command, cookie, offset, length };
+        self.submit_job(request, |job| job.payload = payload)
+    }
+
+    fn submit_job(&self, request: impl FnOnce(u64) -> Request, complete: impl FnOnce(&mut Job)) -> Arc<Job> {
         let now = Instant::now();
         let mut state = self.state();
         let cookie = state.next_cookie;
         state.next_cookie += 1;
-        let request = Request { flags, command, cookie, offset, length };
         let before = [state.journal.count(), state.failures];
-        let job = Arc::new(Job::new(request, payload, now + self.limits.timeout, before));
+        let mut job = Job::new(request(cookie), now + self.limits.timeout, before);
+        complete(&mut job);
+        let job = Arc::new(job);
         if let Some(error) = state.failure() {
             drop(state);
             job.answer(Err(error));
@@ -210,11 +228,6 @@ impl Shared {
         }
     }
 
-    /// A write was told that a flush has failed: the next flush is, too.
-    pub(super) fn owe(&self) {
-        self.state().is_owed = true;
-    }
-
     /// Takes a request out of the table when its answer is there, keeps what has to be kept, and answers it: a flush by an error, too, if
     /// another request was told of a failure since it was asked for, or a durable write since the last flush.
     pub(super) fn settle(&self, cookie: u64, mut answer: JobAnswer) {
@@ -224,7 +237,9 @@ impl Shared {
         if is_flush || job.is_durable_write() {
             let is_doubtful = state.is_owed || state.failures != job.failures;
             state.failures += u64::from(answer.is_err());
-            state.is_owed = !is_flush && (state.is_owed || answer.is_err());
+            // Decided here, not by its caller: a flush behind it must not come between.
+            let tells_a_write = !is_flush || job.is_for_write;
+            state.is_owed = tells_a_write && (state.is_owed || answer.is_err());
             if is_flush && is_doubtful && answer.is_ok() {
                 let why = "an earlier write failed, of which another request was told";
                 answer = Err(io::Error::other(why));
@@ -293,5 +308,38 @@ impl ReadUnderWay for ReadJob {
             length,
             source,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brindle_nbd::ExportFlags;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_flush_behind_that_of_a_write_is_told_what_the_write_was_told() {
+        let (ours, _theirs) = UnixStream::pair().expect("sockets");
+        let uri = NbdUri::parse("nbd+unix:///?socket=/none").expect("of NBD").expect("a URI");
+        let limits = Limits::of(&uri);
+        let flags = ExportFlags::HAS_FLAGS | ExportFlags::SEND_FLUSH;
+        let facts = Facts { size_bytes: 1 << 20, flags, unit: 1, payload_max: 1 << 20 };
+        let shared = Shared::new(uri, limits, facts, Wire::plain(ours));
+        let settle = |job: &Job, answer: JobAnswer| {
+            shared.settle(job.request.cookie, answer);
+            job.take().is_ok()
+        };
+        let lost = || Err(io::Error::other("lost"));
+        // Of the failures of a write and of a flush alike; the writes' threads have not gone on yet.
+        for told in [lost(), Ok(None)] {
+            if told.is_ok() {
+                shared.make_room(0).expect("there is room");
+                let write = shared.submit(Command::Write, CommandFlags::FUA, 0, 0, Vec::new());
+                assert!(!settle(&write, lost()));
+            }
+            assert!(!settle(&shared.submit_flush_for_write(), told));
+            assert!(!settle(&shared.submit_flush(), Ok(None)), "the server told the write alone");
+            assert!(settle(&shared.submit_flush(), Ok(None)), "all is told");
+        }
     }
 }

@@ -323,7 +323,8 @@ impl WritableDevice for NbdDevice {
     }
 
     fn flush_for_write(&self) -> Result<(), DeviceError> {
-        self.flush().inspect_err(|_| self.shared.owe())
+        let job = self.shared.submit_flush_for_write();
+        self.shared.wait(&job).map(drop).map_err(|source| self.flush_error(source))
     }
 
     fn discard(&self, offset: u64, length: u64) -> Result<bool, DeviceError> {

@@ -226,7 +226,9 @@ mod tests {
         let payload = if command == Command::Write { vec![0; length] } else { Vec::new() };
         let length = u32::try_from(length).expect("small");
         let request = Request { flags, command, cookie: 7, offset: 1 << 30, length };
-        Arc::new(Job::new(request, payload, Instant::now() + Duration::from_secs(1), [0; 2]))
+        let mut job = Job::new(request, Instant::now() + Duration::from_secs(1), [0; 2]);
+        job.payload = payload;
+        Arc::new(job)
     }
 
     #[test]

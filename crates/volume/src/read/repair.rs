@@ -45,9 +45,10 @@ impl Pool {
             let member = &self.devices[place.device];
             let Some(device) = &member.writable else { continue };
             let physical = place.physical.get() + run.stripe_offset;
+            let begun = member.begin_write();
             match device.write_at(physical, bytes) {
+                Ok(()) if !member.has_taken(begun, physical, run.length) => {}
                 Ok(()) => {
-                    member.has_taken(physical, run.length);
                     count(&member.counters.repaired);
                     tracing::info!("{}: repaired {} bytes at offset {physical}", device.name(), run.length);
                 }

@@ -204,11 +204,9 @@ impl<'a> Corrector<'a> {
         if part.content != Content::Parity {
             self.pool.choosing.prefetched().forget(part.logical.get(), part.length);
         }
+        let begun = member.begin_write();
         match device.write_at(physical, bytes) {
-            Ok(()) => {
-                member.has_taken(physical, part.length);
-                true
-            }
+            Ok(()) => member.has_taken(begun, physical, part.length),
             Err(error) => {
                 tracing::warn!("{error}");
                 count(&member.counters.write_errors);

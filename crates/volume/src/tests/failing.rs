@@ -8,6 +8,7 @@ use brindle_ondisk::{
     SUPERBLOCK_SIZE, Superblock, to_usize,
 };
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::channel;
 
 fn read_all(pool: &TestPool, volume: &Volume) -> Vec<u8> {
     let mut buffer = vec![0; pool.contents.len()];
@@ -321,6 +322,39 @@ fn parity_is_not_made_of_what_is_known_to_be_wrong() {
                     "{profile} without {missing:?}"
                 );
             }
+        }
+    }
+}
+
+#[test]
+fn a_part_that_a_failed_flush_has_lost_is_not_taken_for_written_when_the_other_parts_are() {
+    for (profile, stripes) in [(Profile::Raid1, 2), (Profile::Raid1c3, 3), (Profile::Raid5, 3)] {
+        let pool = TestPool::new(profile, stripes, 1, &mut rng(51));
+        let (volume, devices) = pool.open_writable(&[]);
+        let new: Vec<u8> = pool.contents.iter().map(|byte| !byte).collect();
+        volume.flush(&DeviceSet::ALL).expect("nothing fails");
+        let loser = &devices[1];
+        loser.forgets_what_is_not_flushed();
+        let ((has_taken, takes), (go_on, goes_on)) = (channel(), channel());
+        *loser.holds_answer.lock().expect("no panic") = Some((has_taken, goes_on));
+        std::thread::scope(|scope| {
+            let write = scope.spawn(|| volume.write_data(START, &new));
+            takes.recv().expect("it is written");
+            loser.fails_flushes.store(true, Relaxed);
+            let flushed = volume.flush(&DeviceSet::ALL);
+            loser.fails_flushes.store(false, Relaxed);
+            drop(go_on);
+            flushed.expect("the others hold everything");
+            write.join().expect("no panic").expect("the others have it");
+        });
+        assert!(read_all(&pool, &volume) == new, "{profile}: what may be lost is not read");
+        volume.make_whole(&DeviceSet::ALL).expect("it is written again");
+        let mut healed = pool.clone();
+        healed.take(&devices);
+        healed.set_contents(new);
+        for missing in healed.tolerated_losses() {
+            let (volume, _) = healed.open_writable(&missing);
+            assert!(read_all(&healed, &volume) == healed.contents, "{profile} without {missing:?}");
         }
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Flaky {
     pub(crate) asked: AtomicUsize,
     /// Told once, after a flush or writing out, before the answer, which waits for a moment then.
     pub(crate) tells: Mutex<Option<(Sender<()>, Receiver<()>)>>,
+    /// Told once, after a write, before the answer, which waits for one then.
+    pub(crate) holds_answer: Mutex<Option<(Sender<()>, Receiver<()>)>>,
     /// Contents at the last flush, if they are to come back when a flush fails.
     durable: Mutex<Option<Vec<u8>>>,
 }
@@ -42,6 +44,7 @@ impl Flaky {
             in_flight: AtomicU32::default(),
             asked: AtomicUsize::default(),
             tells: Mutex::default(),
+            holds_answer: Mutex::default(),
             durable: Mutex::default(),
         }
     }
@@ -106,7 +109,14 @@ impl WritableDevice for Flaky {
             return Err(DeviceError::Write { device, offset, length, source: self.fail() });
         }
         self.writes.lock().expect("no panic").push(range);
-        self.inner.write_at(offset, bytes)
+        self.inner.write_at(offset, bytes)?;
+        let held = self.holds_answer.lock().expect("no panic").take();
+        if let Some((has_taken, goes_on)) = held {
+            has_taken.send(()).expect("a receiver");
+            // A test that has failed gives no answer.
+            let _ = goes_on.recv();
+        }
+        Ok(())
     }
 
     fn flush(&self) -> Result<(), DeviceError> {

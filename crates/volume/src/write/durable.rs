@@ -37,6 +37,8 @@ impl Volume {
         let pool = self.snapshot();
         let members = Member::of(&pool, set);
         let alone = Alone::with(&members);
+        // Another flush may have failed while this one waited for its turn, and the device tells that once.
+        self.check_flushed()?;
         self.bear_failed_flushes(&pool, alone.flush())
     }
 
@@ -199,7 +201,8 @@ impl Volume {
         let copies = Copies::new(template, device_items, SuperblockCopies::All, &members);
         let failed = Alone::with(&members).write(&copies, false);
         members.retain(|one| failed.iter().all(|(index, _)| *index != one.index));
-        let unflushed = Alone::with(&members).flush().into_iter().map(|(index, failed)| {
+        let alone = Alone::with(&members);
+        let unflushed = alone.flush().into_iter().map(|(index, failed)| {
             pool.devices[index].has_lost_all(&failed.doubtful);
             (index, failed)
         });
@@ -259,7 +262,10 @@ impl Volume {
             one.member.superblock_generation.fetch_max(template.generation.get(), Relaxed);
         }
         let copies = Copies::new(template, device_items, copies, &members);
-        let failed = Alone::with(&members).write(&copies, false);
+        let alone = Alone::with(&members);
+        self.check_flushed()?;
+        let failed = alone.write(&copies, false);
+        drop(alone);
         if template.log_root.get() == 0 {
             pool.devices.iter().for_each(|member| member.lacks_log.store(false, Relaxed));
         }
@@ -312,6 +318,7 @@ impl Volume {
         }
         let copies = Copies::new(template, &[], SuperblockCopies::First, &members);
         let alone = Alone::with(&members);
+        self.check_flushed()?;
         let failed = alone.write(&copies, true);
         if !failed.is_empty() {
             let (mut lost, failures) = split_failures(report(&pool, failed));

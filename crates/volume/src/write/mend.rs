@@ -184,9 +184,12 @@ impl Volume {
         let Some(bytes) = pool.rebuilt(piece) else {
             return false;
         };
+        let begun = member.begin_write();
         match device.write_at(physical, &bytes) {
             Ok(()) => {
-                member.has_taken(physical, piece.length);
+                if !member.has_taken(begun, physical, piece.length) {
+                    return false;
+                }
                 count(&member.counters.repaired);
                 tracing::info!("{}: wrote {} bytes at offset {physical} again", device.name(), piece.length);
                 true

@@ -1,7 +1,7 @@
 //! Plan of a write: its parts by device, and the judgement of its failures.
 
 use crate::chunk::Chunk;
-use crate::device::{PoolDevice, count};
+use crate::device::{PoolDevice, WriteUnderWay, count};
 use crate::layout::{Run, Way};
 use crate::pool::Pool;
 use crate::{Attempt, AttemptFailure, WriteError};
@@ -10,6 +10,7 @@ use brindle_ondisk::{BlockGroupType, DevId, Logical, Physical, to_u64};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::io;
 
 /// Writes to be made, by device.
 #[derive(Debug, Default)]
@@ -39,6 +40,15 @@ struct Piece<'a> {
     unit: usize,
     stripe: usize,
     is_parity: bool,
+}
+
+impl Piece<'_> {
+    /// The device has failed to take it.
+    fn failure(&self, device: usize, error: DeviceError) -> Failure {
+        let (unit, stripe, is_parity) = (self.unit, self.stripe, self.is_parity);
+        let (physical, length) = (self.physical, to_u64(self.bytes.len()));
+        Failure { device, physical, length, is_parity, unit, stripe, error }
+    }
 }
 
 /// A write that failed.
@@ -150,13 +160,16 @@ impl<'a> Plan<'a> {
             .flat_map(|(index, pieces)| pieces.chunk_by(follows).map(|together| (*index, together)))
             .collect();
         let mut batch = Batch::default();
+        let mut begun = Vec::with_capacity(runs.len());
         for (index, together) in &runs {
+            begun.push(pool.devices[*index].begin_write());
             let pieces = together.iter().map(|piece| piece.bytes.as_ref()).collect();
             let request = WriteRequest { offset: together[0].physical, pieces, is_durable: false };
             writable(pool, *index).submit_write(request, &mut batch);
         }
-        let answers = runs.iter().zip(batch.run());
-        let failures = answers.flat_map(|((index, together), answer)| settle(pool, *index, together, answer));
+        let answers = runs.iter().zip(begun).zip(batch.run());
+        let failures = answers
+            .flat_map(|(((index, together), begun), answer)| settle(pool, *index, together, begun, answer));
         let failures = failures.collect();
         // Not before: what is copied to a device that takes the place of a missing one is read from the others.
         self.touched.iter().for_each(|(index, at, length)| pool.devices[*index].has_changed(*at, *length));
@@ -247,15 +260,14 @@ fn settle(
     pool: &Pool,
     index: usize,
     together: &[Piece<'_>],
+    begun: WriteUnderWay,
     answer: Result<(), DeviceError>,
 ) -> Vec<Failure> {
     let member = &pool.devices[index];
     let length = together.iter().map(|piece| to_u64(piece.bytes.len())).sum();
     match answer {
-        Ok(()) => {
-            member.has_taken(together[0].physical, length);
-            Vec::new()
-        }
+        Ok(()) if member.has_taken(begun, together[0].physical, length) => Vec::new(),
+        Ok(()) => together.iter().map(|piece| piece.failure(index, lost_by_a_flush(member))).collect(),
         Err(error) => {
             tracing::warn!("{error}");
             count(&member.counters.write_errors);
@@ -274,18 +286,24 @@ fn write_apart(
 ) -> Vec<Failure> {
     let failed = |piece: &Piece<'_>, error| {
         member.has_lost(piece.physical, to_u64(piece.bytes.len()));
-        let (physical, length, is_parity) = (piece.physical, to_u64(piece.bytes.len()), piece.is_parity);
-        Failure { device: index, physical, length, is_parity, unit: piece.unit, stripe: piece.stripe, error }
+        piece.failure(index, error)
     };
     if let [only] = pieces {
         return vec![failed(only, error)];
     }
-    let apart = pieces.iter().filter_map(|piece| match device.write_at(piece.physical, &piece.bytes) {
-        Ok(()) => {
-            member.has_taken(piece.physical, to_u64(piece.bytes.len()));
-            None
+    let apart = pieces.iter().filter_map(|piece| {
+        let begun = member.begin_write();
+        match device.write_at(piece.physical, &piece.bytes) {
+            Ok(()) if member.has_taken(begun, piece.physical, to_u64(piece.bytes.len())) => None,
+            Ok(()) => Some(piece.failure(index, lost_by_a_flush(member))),
+            Err(error) => Some(failed(piece, error)),
         }
-        Err(error) => Some(failed(piece, error)),
     });
     apart.collect()
+}
+
+/// Error of a write that the device has taken, and may have lost again.
+fn lost_by_a_flush(member: &PoolDevice) -> DeviceError {
+    let source = io::Error::other("a flush has failed since it was asked for this write");
+    DeviceError::Flush { device: member.name(), source }
 }
