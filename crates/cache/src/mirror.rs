@@ -123,6 +123,8 @@ pub fn add_mirror(
     match read_superblock(mirror) {
         Err(CacheError::NoCache { .. }) => {}
         _ if is_forced => {}
+        // What a call before this one left, which ended between the two SSDs.
+        Ok(other) if other.role() == Some(Role::Behind) && other.mirror == superblock.flash => {}
         Ok(other) => {
             let (flash, cache) = (mirror.name().to_owned(), text(&other.name));
             return Err(CacheError::Exists { flash, cache });

@@ -157,7 +157,13 @@ fn a_cache_on_one_ssd_gets_a_mirror_and_a_lost_one_is_replaced() {
     let devices = [first, second, disk];
     let refused = open_mirrored(&devices, false).expect_err("an empty one");
     assert!(matches!(refused, CacheError::NoCache { .. }), "{refused}");
-    add_mirror(&*devices[0], &*devices[1], [8; 16], false).expect("it is empty");
+    let before = contents(&*devices[0]);
+    add_mirror(&*devices[0], &*devices[1], [6; 16], false).expect("it is empty");
+    // The power is cut between the two.
+    devices[0].write_at(0, &before).expect("memory");
+    let refused = open_mirrored(&devices, false).expect_err("one of them knows");
+    assert!(matches!(refused, CacheError::NoMirror { .. }), "{refused}");
+    add_mirror(&*devices[0], &*devices[1], [8; 16], false).expect("it is nothing else");
     let cache = open_mirrored(&devices, false).expect("both are there");
     assert!(cache.veil().expect("it works"));
     write(&cache, 101, 2);
