@@ -9,7 +9,7 @@ for package in "$@"; do
     fi
 done
 if ! command -v cargo >/dev/null; then
-    echo "brindle needs a Rust toolchain, 1.88 or later: no cargo in PATH" >&2
+    echo "brindle needs a Rust toolchain, 1.85 or later: no cargo in PATH" >&2
     exit 1
 fi
 [ ${#missing[@]} -eq 0 ] && exit 0

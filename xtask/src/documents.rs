@@ -98,10 +98,10 @@ fn check_links(path: &Path, page: &Page, complain: &mut impl FnMut(usize, String
         let file = if file.is_empty() { path.to_owned() } else { folder.join(file) };
         if !file.exists() {
             complain(line, format!("a link to {target}, which does not exist"));
-        } else if let Some(heading) = heading
-            && !Page::new(&read(&file)?).has_heading(heading)
-        {
-            complain(line, format!("a link to {target}: no such heading"));
+        } else if let Some(heading) = heading {
+            if !Page::new(&read(&file)?).has_heading(heading) {
+                complain(line, format!("a link to {target}: no such heading"));
+            }
         }
     }
     Ok(())

@@ -115,12 +115,15 @@ fn findings_of(text: &str, is_test: bool) -> Vec<Finding> {
 
 fn check_comment(block: &Block, found: &mut Vec<Finding>) {
     let words: Vec<_> = block.lines.iter().flat_map(|(line, text)| words(text, *line)).collect();
-    if block.is_doc
-        && let Some((line, first)) = words.first()
-        && FIRST_WORDS.contains(&first.as_str())
-    {
-        found.push(Finding { line: *line, kind: Kind::FirstWord, word: first.clone() });
-        return refused(&words[1..], |line, word| found.push(Finding { line, kind: Kind::Comment, word }));
+    if block.is_doc {
+        if let Some((line, first)) = words.first() {
+            if FIRST_WORDS.contains(&first.as_str()) {
+                found.push(Finding { line: *line, kind: Kind::FirstWord, word: first.clone() });
+                return refused(&words[1..], |line, word| {
+                    found.push(Finding { line, kind: Kind::Comment, word })
+                });
+            }
+        }
     }
     refused(&words, |line, word| found.push(Finding { line, kind: Kind::Comment, word }));
 }

@@ -2,6 +2,7 @@
 //! tree, `cargo xtask crash` explores crashes, `cargo xtask fuzz` runs a fuzz target, `cargo xtask man` writes the man pages.
 
 mod binaries;
+mod chains;
 mod ci;
 mod crash;
 mod definitions;
@@ -89,6 +90,7 @@ fn tidy() -> Result<()> {
     complaints.extend(imports::check(&workspace_root())?);
     complaints.extend(definitions::check(&workspace_root())?);
     complaints.extend(floors::check(&workspace_root())?);
+    complaints.extend(chains::check(&workspace_root())?);
     complaints.extend(sources::check(&workspace_root())?);
     complaints.extend(language::check(&workspace_root())?);
     complaints.extend(documents::check(&workspace_root())?);

@@ -271,10 +271,10 @@ impl<'t> Extents<'t> {
         let mut found = Vec::new();
         for tree in self.others(RootId::ROOT_TREE) {
             let mut see = |inode, piece: &Piece| {
-                if piece.extent == extent
-                    && let Some(offset) = offset_of(piece, at, exact)
-                {
-                    found.push(Reference { inode, offset });
+                if piece.extent == extent {
+                    if let Some(offset) = offset_of(piece, at, exact) {
+                        found.push(Reference { inode, offset });
+                    }
                 }
             };
             if is_in_shared_leaf {
@@ -296,10 +296,10 @@ impl<'t> Extents<'t> {
         let range = Key::first_of(ObjectId::FIRST_FREE, KeyType::EXTENT_DATA)
             ..=Key::last_of(ObjectId::LAST_FREE, KeyType::EXTENT_DATA);
         self.trees.each(tree, range, 0, &mut |key, data| {
-            if key.item_type == KeyType::EXTENT_DATA
-                && let Some(piece) = Piece::parse(&key, data)
-            {
-                see(Inode { tree, number: key.objectid }, &piece);
+            if key.item_type == KeyType::EXTENT_DATA {
+                if let Some(piece) = Piece::parse(&key, data) {
+                    see(Inode { tree, number: key.objectid }, &piece);
+                }
             }
             ControlFlow::Continue(())
         })
@@ -325,12 +325,13 @@ fn extent_at(trees: &dyn Trees, at: Logical) -> Result<Option<Logical>, AdminErr
         key(first, KeyType::EXTENT_ITEM)..=Key::new(ObjectId::new(at.get()), KeyType::EXTENT_ITEM, u64::MAX);
     let mut found = None;
     trees.each(RootId::EXTENT_TREE, range, 0, &mut |key, data| {
-        if key.item_type == KeyType::EXTENT_ITEM
-            && key.objectid.get().saturating_add(key.offset()) > at.get()
-            && let Ok(Item::Extent(extent)) = Item::parse(&key, data)
-            && extent.tree_block.is_none()
+        if key.item_type == KeyType::EXTENT_ITEM && key.objectid.get().saturating_add(key.offset()) > at.get()
         {
-            found = Some(Logical::new(key.objectid.get()));
+            if let Ok(Item::Extent(extent)) = Item::parse(&key, data) {
+                if extent.tree_block.is_none() {
+                    found = Some(Logical::new(key.objectid.get()));
+                }
+            }
         }
         ControlFlow::Continue(())
     })?;

@@ -132,11 +132,10 @@ impl Quotas {
     pub fn groups_of(&self, id: QgroupId, ancestors: bool) -> BTreeSet<QgroupId> {
         let (mut found, mut next) = (BTreeSet::new(), vec![id]);
         while let Some(id) = next.pop() {
-            if let Some(group) = self.groups.get(&id)
-                && found.insert(id)
-                && ancestors
-            {
-                next.extend(&group.parents);
+            if let Some(group) = self.groups.get(&id) {
+                if found.insert(id) && ancestors {
+                    next.extend(&group.parents);
+                }
             }
         }
         found

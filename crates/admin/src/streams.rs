@@ -12,10 +12,10 @@ use brindle_uapi::message::{
 };
 use brindle_uapi::verb;
 use rustix::io::Errno;
-use rustix::pipe::SpliceFlags;
+use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with};
 use std::fs::File;
-use std::io::{Error, ErrorKind, PipeReader, Read, Result as IoResult, Write, pipe};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::io::{Error, ErrorKind, Read, Result as IoResult, Write};
+use std::os::fd::{AsFd, AsRawFd};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Capacity of a pipe that a stream goes through, in bytes: the most that a host allows by default. A pipe of the usual 64 KiB has
@@ -68,7 +68,7 @@ pub enum StreamNews {
 
 /// Reader of the news of a stream.
 #[derive(Debug)]
-pub struct NewsReader(PipeReader);
+pub struct NewsReader(File);
 
 impl NewsReader {
     /// The next; waits for it.
@@ -140,7 +140,7 @@ impl Mounted {
         (start.stream, start.events) = (number(&to_stream), number(&to_news));
         // The server has ends of its own when it answers.
         self.explain(what, call::set::<verb::StartSend>(&self.file, start))?;
-        Ok((OwnedFd::from(stream).into(), NewsReader(news)))
+        Ok((stream, NewsReader(news)))
     }
 
     /// Has a mount of brindle receive subvolumes into this directory. Returns the pipe that takes the stream, and the news of it.
@@ -160,7 +160,7 @@ impl Mounted {
             errors_max,
         };
         self.explain(what, call::set::<verb::StartReceive>(&self.file, start))?;
-        Ok((OwnedFd::from(stream).into(), NewsReader(news)))
+        Ok((stream, NewsReader(news)))
     }
 
     /// Id of the subvolume of which this is the root.
@@ -171,6 +171,12 @@ impl Mounted {
             Err(ControlError::NotASubvolume(self.path.clone()))
         }
     }
+}
+
+/// The ends of a new pipe: to read from, and to write to.
+fn pipe() -> IoResult<(File, File)> {
+    let (from, to) = pipe_with(PipeFlags::CLOEXEC)?;
+    Ok((from.into(), to.into()))
 }
 
 /// Gives a pipe more room for a stream. What is no pipe, or can't have more, stays as it is.

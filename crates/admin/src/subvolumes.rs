@@ -119,7 +119,7 @@ impl SubvolumeFacts {
     pub fn of_mount(mounted: &Mounted) -> Result<Self, ControlError> {
         let info = mounted.subvolume()?;
         let name = text(&info.name).to_vec();
-        let [_, created, sent, received] = info.times.map(|time| time.seconds.cast_signed());
+        let [_, created, sent, received] = info.times.map(|time| time.seconds as i64);
         let [_, otransid, stransid, rtransid] = info.transactions;
         Ok(Self {
             id: info.id,

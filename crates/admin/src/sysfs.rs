@@ -55,10 +55,10 @@ pub(crate) fn block_groups(fsid: &Uuid) -> Vec<(BlockGroupType, u64, u64)> {
                 |file: &str| read(fsid, &format!("allocation/{name}/{profile}/{file}"))?.parse().ok();
             // `single` has no bit.
             let bits = BlockGroupType::from_name(&profile.to_uppercase()).unwrap_or(BlockGroupType::empty());
-            if let (Some(total), Some(used)) = (number("total_bytes"), number("used_bytes"))
-                && total > 0
-            {
-                found.push((content | bits, total, used));
+            if let (Some(total), Some(used)) = (number("total_bytes"), number("used_bytes")) {
+                if total > 0 {
+                    found.push((content | bits, total, used));
+                }
             }
         }
     }

@@ -40,7 +40,7 @@ pub(crate) fn start(verbosity: &Verbosity) -> Result<()> {
             Some(Ok(filter)) => filter,
             _ => bail!(
                 "BRINDLE_LOG={}: not a level such as debug, nor like brindle_volume=trace",
-                text.display()
+                text.to_string_lossy()
             ),
         },
     };

@@ -158,9 +158,8 @@ fn attach_filters(arguments: Vec<OsString>) -> Vec<OsString> {
             continue;
         };
         let filters = &text[option.len()..];
-        if filters.is_empty()
-            && let Some(next) = rest.next_if(|next| next.to_str().is_some_and(are_filters))
-        {
+        let is_next = |next: &OsString| filters.is_empty() && next.to_str().is_some_and(are_filters);
+        if let Some(next) = rest.next_if(is_next) {
             attached.push(format!("{option}={}", next.to_string_lossy()).into());
         } else if filters.is_empty() || filters.starts_with('=') {
             attached.push(argument);

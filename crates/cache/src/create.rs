@@ -95,11 +95,11 @@ fn check_free(
     disk: &dyn WritableDevice,
     options: &CreateOptions,
 ) -> Result<(), CacheError> {
-    Cache::refuse_marked(disk, flash)?;
+    Cache::refuse_marked(disk.as_device(), flash.as_device())?;
     if options.is_forced {
         return Ok(());
     }
-    match read_superblock(flash) {
+    match read_superblock(flash.as_device()) {
         Ok(found) => {
             let cache = text(&found.name);
             Err(CacheError::Exists { flash: flash.name().to_owned(), cache })
@@ -146,7 +146,7 @@ pub fn planned_slots_mirrored(
 /// [`CacheError::Dirty`] unless forced, those of the device.
 pub fn destroy(flash: &dyn WritableDevice, is_forced: bool) -> Result<DestroyedCache, CacheError> {
     let mut destroyed = DestroyedCache::default();
-    match read_superblock(flash) {
+    match read_superblock(flash.as_device()) {
         Ok(superblock) => {
             destroyed.disk = Some(text(&superblock.disk_name));
             destroyed.is_veiled = superblock.is_veiled != 0;

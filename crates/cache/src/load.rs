@@ -188,7 +188,11 @@ fn take(
 ) -> Result<TakenCache, CacheError> {
     let Ssds { superblock, leader, follower, mut table, keeps_clean } = choose(flash, is_forced)?;
     let is_half = superblock.is_mirrored() && follower.is_none();
-    check_size(&**disk, disk.size_bytes() >= superblock.disk_bytes.get(), superblock.disk_bytes.get())?;
+    check_size(
+        disk.as_device(),
+        disk.size_bytes() >= superblock.disk_bytes.get(),
+        superblock.disk_bytes.get(),
+    )?;
     let closed_at = superblock.closed_at.get();
     let is_same =
         closed_at != 0 && sample(&**disk, superblock.disk_bytes.get())? == superblock.disk_sample.get();

@@ -108,7 +108,7 @@ pub fn add_mirror(
     uuid: [u8; 16],
     is_forced: bool,
 ) -> Result<(), CacheError> {
-    let mut superblock = read_superblock(flash)?;
+    let mut superblock = read_superblock(flash.as_device())?;
     if superblock.role() == Some(Role::Behind) {
         return Err(CacheError::Behind { flash: flash.name().to_owned() });
     }
@@ -120,7 +120,7 @@ pub fn add_mirror(
     if found < expected {
         return Err(CacheError::Size { device: mirror.name().to_owned(), found, expected });
     }
-    match read_superblock(mirror) {
+    match read_superblock(mirror.as_device()) {
         Err(CacheError::NoCache { .. }) => {}
         _ if is_forced => {}
         // What a call before this one left, which ended between the two SSDs.

@@ -58,10 +58,10 @@ pub(crate) fn choose(flash: &[&Arc<dyn WritableDevice>], is_forced: bool) -> Res
     let mut found = Vec::new();
     let mut failure = None;
     for device in flash {
-        match read_superblock(&***device) {
+        match read_superblock(device.as_device()) {
             Ok(superblock) => {
                 let expected = superblock.flash_bytes.get();
-                check_size(&***device, device.size_bytes() >= expected, expected)?;
+                check_size(device.as_device(), device.size_bytes() >= expected, expected)?;
                 found.push(Found { device, superblock });
             }
             Err(error @ (CacheError::Device(_) | CacheError::Corrupt { .. })) => {

@@ -16,8 +16,8 @@ impl Cache {
             length,
             source: io::Error::other(why),
         };
-        let found =
-            read_superblock(&*self.flash.first().device).map_err(|error| failed(error.to_string()))?;
+        let found = read_superblock(self.flash.first().device.as_device())
+            .map_err(|error| failed(error.to_string()))?;
         if found.sequence == sequence {
             return Ok(());
         }

@@ -564,7 +564,7 @@ impl fmt::Display for Reference {
             Self::Tree(root) => write!(f, "tree {root}"),
             Self::SharedTree(parent) => write!(f, "the node at logical {parent}"),
             Self::Data { root, inode, offset } => {
-                write!(f, "tree {root} inode {inode} at offset {}", offset.cast_signed())
+                write!(f, "tree {root} inode {inode} at offset {}", *offset as i64)
             }
             Self::SharedData(leaf) => write!(f, "the leaf at logical {leaf}"),
         }

@@ -149,10 +149,10 @@ impl Gather<'_> {
                     state.space.allocated(place, is_data, self.regions, self.sectors, self.ledger);
                     let first = edges.map_or(start, |(first, _)| first);
                     edges = Some((first, start.saturating_add(length)));
-                    if extent.flags().contains(ExtentFlags::FULL_BACKREF)
-                        && let Some(id) = self.forest.at(start)
-                    {
-                        self.forest.block(id).mark_full_backref();
+                    if extent.flags().contains(ExtentFlags::FULL_BACKREF) {
+                        if let Some(id) = self.forest.at(start) {
+                            self.forest.block(id).mark_full_backref();
+                        }
                     }
                 }
                 Item::ExtentRef(_) => {}

@@ -42,7 +42,7 @@ impl Claim {
     /// [`DeviceError::Busy`] if another user was faster, [`DeviceError::Open`].
     pub fn renew(&mut self) -> Result<(), DeviceError> {
         if self.file.is_none() {
-            let exclusive = OFlags::EXCL.bits().cast_signed();
+            let exclusive = OFlags::EXCL.bits() as i32;
             let opened = File::options().read(true).custom_flags(exclusive).open(&self.path);
             self.file = Some(opened.map_err(|source| refusal(&self.path, source))?);
         }

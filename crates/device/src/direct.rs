@@ -38,7 +38,7 @@ pub(crate) struct DirectFile {
 impl DirectFile {
     /// Opens the device that is open already; `None` if it can't be written so.
     pub(crate) fn of(path: &Path, known: &File) -> Option<Self> {
-        let flags = OFlags::DIRECT.bits().cast_signed();
+        let flags = OFlags::DIRECT.bits() as i32;
         let file = OpenOptions::new().write(true).custom_flags(flags).open(path).ok()?;
         // Another device may have got the name meanwhile.
         let is_same = fstat(&file).ok()?.st_rdev == fstat(known).ok()?.st_rdev;
@@ -50,8 +50,8 @@ impl DirectFile {
         let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
         bytes >= BYTES_MIN
             && (bytes >= pieces.len() * PIECE_BYTES_MIN || are_aligned(pieces))
-            && bytes.is_multiple_of(ALIGNMENT)
-            && offset.is_multiple_of(ALIGNMENT as u64)
+            && bytes % ALIGNMENT == 0
+            && offset % (ALIGNMENT as u64) == 0
             && !self.is_refused.load(Ordering::Relaxed)
     }
 
@@ -108,7 +108,7 @@ impl UncachedReader {
     pub(crate) fn of(known: &File) -> Option<Self> {
         // By its descriptor: whatever its name stands for by now, this is the same device.
         let path = format!("/proc/self/fd/{}", known.as_raw_fd());
-        let flags = OFlags::DIRECT.bits().cast_signed();
+        let flags = OFlags::DIRECT.bits() as i32;
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
         let reader = Self(Arc::new(file));
         reader.read(ALIGNMENT as u64, &mut [0; ALIGNMENT]).is_ok().then_some(reader)
@@ -121,7 +121,7 @@ impl UncachedReader {
 
     /// Returns true if it takes a read into aligned memory.
     pub(crate) fn takes(offset: u64, length: usize) -> bool {
-        offset.is_multiple_of(ALIGNMENT as u64) && length.is_multiple_of(ALIGNMENT)
+        offset % (ALIGNMENT as u64) == 0 && length % ALIGNMENT == 0
     }
 
     /// Fills a buffer; the range is aligned.
@@ -135,9 +135,7 @@ impl UncachedReader {
 
 /// Returns true if the device can take pieces from where they are in memory.
 fn are_aligned(pieces: &[&[u8]]) -> bool {
-    let is_aligned = |piece: &&[u8]| {
-        piece.as_ptr().addr().is_multiple_of(ALIGNMENT) && piece.len().is_multiple_of(ALIGNMENT)
-    };
+    let is_aligned = |piece: &&[u8]| piece.as_ptr().addr() % ALIGNMENT == 0 && piece.len() % ALIGNMENT == 0;
     pieces.iter().all(is_aligned)
 }
 

@@ -81,7 +81,7 @@ impl FileDevice {
 
     fn open_to_write(path: &Path, flags: OFlags) -> Result<Self, DeviceError> {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(flags.bits().cast_signed());
+        options.read(true).write(true).custom_flags(flags.bits() as i32);
         let mut device = Self::open_with(path, &options)?;
         if !device.is_block_device {
             claim_image(&device.file, path)?;

@@ -161,11 +161,30 @@ pub struct Extent {
     pub is_hole: bool,
 }
 
+/// The device behind a [`WritableDevice`], to be read: Rust converts one trait into the other since 1.86 alone.
+pub trait AsDevice {
+    /// The device.
+    fn as_device(&self) -> &dyn Device;
+
+    /// The device, shared.
+    fn share_device(self: Arc<Self>) -> Arc<dyn Device>;
+}
+
+impl<D: Device + 'static> AsDevice for D {
+    fn as_device(&self) -> &dyn Device {
+        self
+    }
+
+    fn share_device(self: Arc<Self>) -> Arc<dyn Device> {
+        self
+    }
+}
+
 /// A device that may be written.
 ///
 /// A write that has returned may still be lost until [`flush`](Self::flush) has; among the writes between two
 /// flushes, any may be lost.
-pub trait WritableDevice: Device {
+pub trait WritableDevice: Device + AsDevice {
     /// Writes all of `bytes` from `offset` on; a failure may leave a part of them written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError>;
 

@@ -164,7 +164,7 @@ fn configuration(image: &File, backing: &Path, setup: Setup) -> Configuration {
     let length = shown.len().min(NAME_BYTES - 1);
     name[..length].copy_from_slice(&shown[..length]);
     Configuration {
-        image: image.as_raw_fd().cast_unsigned(),
+        image: image.as_raw_fd() as u32,
         block_bytes: setup.block_bytes,
         device: 0,
         inode: 0,

@@ -112,7 +112,7 @@ impl Export {
     pub(crate) fn device(&self) -> &dyn Device {
         match &self.target {
             Target::Read(device) => &**device,
-            Target::Write(device) => &**device,
+            Target::Write(device) => device.as_device(),
         }
     }
 

@@ -137,7 +137,7 @@ impl Growing {
     }
 
     fn create(&mut self) -> Result<(), FsError> {
-        if self.count.is_multiple_of(FILES_PER_DIRECTORY) {
+        if self.count % FILES_PER_DIRECTORY == 0 {
             let name = format!("d{:04}", self.count / FILES_PER_DIRECTORY);
             let root = self.filesystem.root();
             self.directories.push(self.filesystem.create(root, name.as_bytes(), &empty(0o40_755))?.id);

@@ -245,12 +245,13 @@ impl Space {
         let mut without = self
             .devices_with(|hint| matches!(hint, AllocationHint::MetadataOnly | AllocationHint::NoNewChunks));
         let is_strict = self.core.pool().placement().is_ok_and(|mode| mode == PlacementMode::Strict);
-        if is_strict
-            && let Ok(space) = self.core.pool().space_summary()
-            && space.has_tiers
-        {
-            let fast = space.devices.iter().filter(|device| device.class == PlacementClass::Fast);
-            without.extend(fast.map(|device| device.devid));
+        if is_strict {
+            if let Ok(space) = self.core.pool().space_summary() {
+                if space.has_tiers {
+                    let fast = space.devices.iter().filter(|device| device.class == PlacementClass::Fast);
+                    without.extend(fast.map(|device| device.devid));
+                }
+            }
         }
         without
     }

@@ -69,7 +69,7 @@ impl Disk {
     /// [`LabError::Size`], and a thread that can't be made.
     pub fn new(model: Model, store: Store) -> Result<Self, LabError> {
         let size_bytes = store.size_bytes();
-        if !(SIZE_MIN..=SIZE_MAX).contains(&size_bytes) || !size_bytes.is_multiple_of(BLOCK_BYTES) {
+        if !(SIZE_MIN..=SIZE_MAX).contains(&size_bytes) || size_bytes % BLOCK_BYTES != 0 {
             return Err(LabError::Size(size_bytes));
         }
         let drive = RealDrive::start(model.drive(size_bytes)).map_err(LabError::Serve)?;

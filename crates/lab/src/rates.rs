@@ -39,9 +39,7 @@ impl Job {
             Self::RandomWrites(_) => DriveRequestKind::Write(anywhere, BLOCK),
             Self::Reads => DriveRequestKind::Read(number * PIECE, PIECE),
             Self::Writes => DriveRequestKind::Write(number * PIECE, PIECE),
-            Self::SyncedWrites if number.is_multiple_of(2) => {
-                DriveRequestKind::Write(number / 2 * BLOCK, BLOCK)
-            }
+            Self::SyncedWrites if number % 2 == 0 => DriveRequestKind::Write(number / 2 * BLOCK, BLOCK),
             Self::SyncedWrites => DriveRequestKind::Flush,
         }
     }

@@ -88,7 +88,7 @@ impl ShownDevice {
     fn device(&self) -> &dyn Device {
         match &self.target {
             ShownTarget::Read(device) => &**device,
-            ShownTarget::Write(device) => &**device,
+            ShownTarget::Write(device) => device.as_device(),
         }
     }
 

@@ -50,10 +50,10 @@ impl Iterator for ReadDir {
     type Item = Result<DirEntry, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.found.len() == 0
-            && let Err(source) = self.look()
-        {
-            return Some(Err(Error::at(&self.path)(source)));
+        if self.found.len() == 0 {
+            if let Err(source) = self.look() {
+                return Some(Err(Error::at(&self.path)(source)));
+            }
         }
         let entry = self.found.next()?;
         let path = self.path.join(OsStr::from_bytes(&entry.name));

@@ -2,6 +2,7 @@
 
 use brindle_device::DeviceError;
 use brindle_fs::{ErrorKind, FsError};
+use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -112,7 +113,7 @@ fn io_kind(kind: ErrorKind) -> io::ErrorKind {
         ErrorKind::IsADirectory => io::ErrorKind::IsADirectory,
         ErrorKind::NotEmpty => io::ErrorKind::DirectoryNotEmpty,
         ErrorKind::Invalid => io::ErrorKind::InvalidInput,
-        ErrorKind::NameTooLong => io::ErrorKind::InvalidFilename,
+        ErrorKind::NameTooLong => io::Error::from(Errno::NAMETOOLONG).kind(),
         ErrorKind::TooManyLinks => io::ErrorKind::TooManyLinks,
         ErrorKind::TooLarge => io::ErrorKind::FileTooLarge,
         ErrorKind::CrossSubvolume => io::ErrorKind::CrossesDevices,

@@ -58,10 +58,10 @@ impl UpkeepOwner for Program {
 impl Drop for Shared {
     fn drop(&mut self) {
         drop(self.upkeep.take());
-        if self.filesystem.is_writable()
-            && let Err(error) = self.filesystem.shutdown()
-        {
-            tracing::error!("the pool could not be closed: {error}");
+        if self.filesystem.is_writable() {
+            if let Err(error) = self.filesystem.shutdown() {
+                tracing::error!("the pool could not be closed: {error}");
+            }
         }
     }
 }

@@ -34,7 +34,7 @@ impl Patient {
     /// Forgets everything that was changed in memory.
     pub fn reset(&mut self) {
         let overlay = |device: &Arc<dyn WritableDevice>| {
-            let below: Arc<dyn Device> = Arc::<dyn WritableDevice>::clone(device);
+            let below = Arc::clone(device).share_device();
             Arc::new(OverlayDevice::new(below, OVERLAY_BYTES_MAX))
         };
         self.overlays = self.devices.iter().map(overlay).collect();

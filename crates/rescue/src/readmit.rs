@@ -12,7 +12,7 @@ use crate::error::RescueError;
 use crate::patient::Patient;
 use crate::superblocks::{best, copies, one_pool, put};
 use brindle_check::{CheckOptions, Finding, Progress, check};
-use brindle_device::{Device, WritableDevice};
+use brindle_device::WritableDevice;
 use brindle_ondisk::item::{DevItem, ExtentFlags};
 use brindle_ondisk::{
     DevId, Generation, Item, Key, KeyType, Logical, ObjectId, RootId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE,
@@ -66,7 +66,7 @@ pub fn readmit(
 fn devices_behind(patient: &Patient, newest: &Superblock) -> Result<Vec<Behind>, RescueError> {
     let mut behind = Vec::new();
     for device in patient.writable() {
-        let copies = copies(device.as_ref() as &dyn Device)?;
+        let copies = copies(device.as_device())?;
         let Some(superblock) = best(&copies) else {
             let name = device.name();
             return refuse(format!(
@@ -137,11 +137,11 @@ fn unverified_bytes(pool: &Pool, behind: &[Behind]) -> Result<u64, RescueError> 
         let mut cursor = pool.cursor(&pool.tree(RootId::EXTENT_TREE)?, Readahead::Forward);
         cursor.seek(&Key::first_of(ObjectId::new(chunk.start.get()), KeyType(0)))?;
         while let Some((key, data)) = cursor.item().filter(|(key, _)| key.objectid.get() < end) {
-            if let Ok(Item::Extent(extent)) = Item::parse(&key, data)
-                && ExtentFlags::from_bits_retain(extent.header.flags.get()).contains(ExtentFlags::DATA)
-            {
-                let (start, length) = (Logical::new(key.objectid.get()), key.offset());
-                bytes += length.saturating_sub(checksums(pool, start, length)? * sector);
+            if let Ok(Item::Extent(extent)) = Item::parse(&key, data) {
+                if ExtentFlags::from_bits_retain(extent.header.flags.get()).contains(ExtentFlags::DATA) {
+                    let (start, length) = (Logical::new(key.objectid.get()), key.offset());
+                    bytes += length.saturating_sub(checksums(pool, start, length)? * sector);
+                }
             }
             cursor.next()?;
         }

@@ -70,7 +70,7 @@ pub fn super_recover(patient: &Patient) -> Result<Vec<Step>, RescueError> {
     let mut steps = Vec::new();
     for device in patient.writable() {
         let name = device.name().to_owned();
-        let copies = copies(device.as_ref() as &dyn Device)?;
+        let copies = copies(device.as_device())?;
         let Some(good) = best(&copies) else {
             let why = format!("{name}: no copy of its superblock is good");
             return Err(RescueError::Refused(why));
@@ -104,7 +104,7 @@ pub fn zero_log(patient: &Patient) -> Result<Vec<Step>, RescueError> {
     let mut steps = Vec::new();
     for device in patient.writable() {
         let name = device.name().to_owned();
-        let copies = copies(device.as_ref() as &dyn Device)?;
+        let copies = copies(device.as_device())?;
         if best(&copies).is_none() {
             let why = format!(
                 "{name}: no copy of its superblock is good: `brindle rescue super-recover` comes first"

@@ -156,15 +156,15 @@ fn uuid_entries(store: &Store) -> Result<BTreeMap<Key, Vec<RootId>>, TreeError> 
         if key.item_type == KeyType::ROOT_ITEM && is_subvolume {
             let item =
                 Item::parse(&key, data).map_err(|defect| TreeError::item(RootId::ROOT_TREE, key, defect))?;
-            if let Item::Root(root) = item
-                && root.refs.get() > 0
-            {
-                for (uuid, kind) in [
-                    (root.uuid, KeyType::UUID_KEY_SUBVOL),
-                    (root.received_uuid, KeyType::UUID_KEY_RECEIVED_SUBVOL),
-                ] {
-                    if !uuid.is_nil() {
-                        entries.entry(uuid_key(uuid, kind)).or_default().push(id);
+            if let Item::Root(root) = item {
+                if root.refs.get() > 0 {
+                    for (uuid, kind) in [
+                        (root.uuid, KeyType::UUID_KEY_SUBVOL),
+                        (root.received_uuid, KeyType::UUID_KEY_RECEIVED_SUBVOL),
+                    ] {
+                        if !uuid.is_nil() {
+                            entries.entry(uuid_key(uuid, kind)).or_default().push(id);
+                        }
                     }
                 }
             }
@@ -205,17 +205,17 @@ fn remove_caches(editor: &Editor<'_>) -> Result<usize, TreeError> {
         let mut extents = Vec::new();
         let (first, last) = (Key::new(*inode, KeyType(0), 0), Key::new(*inode, KeyType(u8::MAX), u64::MAX));
         editor.remove_range(&tree, &first, &last, |key, data| {
-            if let Ok(Item::FileExtent(FileExtent::OnDisk { extent, .. })) = Item::parse(key, data)
-                && extent.disk_bytenr.get() != 0
-            {
-                let reference = ExtentDataRef {
-                    root: RootId::ROOT_TREE,
-                    objectid: *inode,
-                    offset: key.offset().wrapping_sub(extent.offset.get()).into(),
-                    count: 1.into(),
-                };
-                let range = DataRange { start: extent.disk_bytenr, length: extent.disk_num_bytes.get() };
-                extents.push((range, reference));
+            if let Ok(Item::FileExtent(FileExtent::OnDisk { extent, .. })) = Item::parse(key, data) {
+                if extent.disk_bytenr.get() != 0 {
+                    let reference = ExtentDataRef {
+                        root: RootId::ROOT_TREE,
+                        objectid: *inode,
+                        offset: key.offset().wrapping_sub(extent.offset.get()).into(),
+                        count: 1.into(),
+                    };
+                    let range = DataRange { start: extent.disk_bytenr, length: extent.disk_num_bytes.get() };
+                    extents.push((range, reference));
+                }
             }
             Verdict::Remove
         })?;

@@ -161,7 +161,7 @@ impl UndoFile {
         let chosen = self.choose(devices)?;
         let mut patches = Vec::new();
         for page in &self.pages {
-            let present = read(chosen[page.device].as_ref() as &dyn Device, page)?;
+            let present = read(chosen[page.device].as_device(), page)?;
             if present != page.old {
                 let (device, offset) = (page.device, page.offset);
                 patches.push(Patch { device, offset, old: present, new: page.old.clone() });
@@ -196,7 +196,7 @@ impl UndoFile {
                 if device.size_bytes() != recorded.size_bytes {
                     continue;
                 }
-                match self.first_other(number, device.as_ref() as &dyn Device)? {
+                match self.first_other(number, device.as_device())? {
                     None => found = found.or(Some(index)),
                     Some(offset) => {
                         changed

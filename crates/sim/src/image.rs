@@ -178,18 +178,18 @@ impl Image {
     }
 
     fn difference_in_group(&self, other: &Self, number: u64) -> Option<u64> {
-        if let (Some(ours), Some(theirs)) = (self.groups.get(&number), other.groups.get(&number))
-            && Arc::ptr_eq(ours, theirs)
-        {
-            return None;
+        if let (Some(ours), Some(theirs)) = (self.groups.get(&number), other.groups.get(&number)) {
+            if Arc::ptr_eq(ours, theirs) {
+                return None;
+            }
         }
         let zeros: &Page = &[0; PAGE_BYTES];
         (number * GROUP..(number + 1) * GROUP).find_map(|page| {
             let (ours, theirs) = (self.page(page), other.page(page));
-            if let (Some(ours), Some(theirs)) = (ours, theirs)
-                && Arc::ptr_eq(ours, theirs)
-            {
-                return None;
+            if let (Some(ours), Some(theirs)) = (ours, theirs) {
+                if Arc::ptr_eq(ours, theirs) {
+                    return None;
+                }
             }
             let (ours, theirs) = (ours.map_or(zeros, |page| page), theirs.map_or(zeros, |page| page));
             let at = ours.iter().zip(theirs).position(|(a, b)| a != b)?;

@@ -51,10 +51,10 @@ fn plainly(recording: &Recording, device: usize, point: usize, keeps: impl Fn(us
     let mut image = Image::new(SIZE);
     image.write(0, &vec![u8::try_from(device + 1).expect("small"); 8192]);
     for (number, event) in events.iter().enumerate() {
-        if let (true, EventKind::Change(change)) = (event.device == device, &event.kind)
-            && (number < flushed || keeps(number))
-        {
-            change.apply(&mut image);
+        if let (true, EventKind::Change(change)) = (event.device == device, &event.kind) {
+            if (number < flushed || keeps(number)) {
+                change.apply(&mut image);
+            }
         }
     }
     image.to_vec()

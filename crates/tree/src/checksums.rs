@@ -133,12 +133,12 @@ impl<'p> ChecksumTree<'p> {
             before = self.last_up_to(&tree, start, end_of)?;
         }
         let mut taken = 0;
-        if let Some((first, end, length)) = before
-            && end == start.get()
-            && length < packing.most * packing.size
-        {
-            taken =
-                self.editor.edit(&tree, &key(first), |item| packing.append(first, item, start, checksums))?;
+        if let Some((first, end, length)) = before {
+            if end == start.get() && length < packing.most * packing.size {
+                taken = self
+                    .editor
+                    .edit(&tree, &key(first), |item| packing.append(first, item, start, checksums))?;
+            }
         }
         for (key, sums) in packing.split(start + packing.covered(taken), &checksums[taken..]) {
             self.editor.insert(&tree, &key, sums)?;

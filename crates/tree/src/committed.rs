@@ -76,21 +76,23 @@ impl Committed<'_> {
             if start >= end {
                 break;
             }
-            if let Some((length, item)) = self.extent(&key, data)?
-                && end_of(start, length) > window.start
-            {
-                match item.flags().contains(ExtentFlags::TREE_BLOCK) {
-                    true => expected.add_block(start, item.header.generation, level_of(&key, &item)),
-                    false => {
-                        has_data = true;
-                        expected.add_data(start, length);
+            if let Some((length, item)) = self.extent(&key, data)? {
+                if end_of(start, length) > window.start {
+                    match item.flags().contains(ExtentFlags::TREE_BLOCK) {
+                        true => expected.add_block(start, item.header.generation, level_of(&key, &item)),
+                        false => {
+                            has_data = true;
+                            expected.add_data(start, length);
+                        }
                     }
                 }
             }
             next_extent(&mut cursor, &key)?;
         }
-        if has_data && let Some(tree) = &self.checksums {
-            self.add_checksums(tree, window.start, end, &mut expected)?;
+        if has_data {
+            if let Some(tree) = &self.checksums {
+                self.add_checksums(tree, window.start, end, &mut expected)?;
+            }
         }
         Ok(expected)
     }

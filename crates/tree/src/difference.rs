@@ -217,10 +217,10 @@ impl Walk {
 
     /// Passes over what it stands at.
     fn pass(&mut self) {
-        if self.root.take().is_none()
-            && let Some(step) = self.path.last_mut()
-        {
-            step.slot += 1;
+        if self.root.take().is_none() {
+            if let Some(step) = self.path.last_mut() {
+                step.slot += 1;
+            }
         }
     }
 
@@ -243,10 +243,10 @@ impl Walk {
             parent.node.key_ptrs().get(parent.slot + 1).map(|next| next.key).or(parent.bound)
         });
         let last = node.len().checked_sub(1).and_then(|slot| node.key(slot));
-        if let (Some(bound), Some(last)) = (bound, last)
-            && last >= bound
-        {
-            return Err(TreeError::KeyBeyondBound { at, last, bound });
+        if let (Some(bound), Some(last)) = (bound, last) {
+            if last >= bound {
+                return Err(TreeError::KeyBeyondBound { at, last, bound });
+            }
         }
         self.root = None;
         self.path.push(Step { node, slot: 0, bound });

@@ -73,10 +73,10 @@ impl Pressure {
 
     /// Says once for each transaction that it is time.
     pub(crate) fn tell(&self) {
-        if let Some(listener) = self.listener.get()
-            && !self.is_told.swap(true, Ordering::Relaxed)
-        {
-            listener();
+        if let Some(listener) = self.listener.get() {
+            if !self.is_told.swap(true, Ordering::Relaxed) {
+                listener();
+            }
         }
     }
 

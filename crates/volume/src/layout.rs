@@ -58,7 +58,7 @@ impl Layout {
                 1
             }
             Profile::Raid0 if stripes > 0 => stripes,
-            Profile::Raid10 if stripes > 0 && stripes.is_multiple_of(2) => stripes / 2,
+            Profile::Raid10 if stripes > 0 && stripes % 2 == 0 => stripes / 2,
             Profile::Raid5 | Profile::Raid6 if stripes > u64::from(attributes.nparity) => {
                 stripes - u64::from(attributes.nparity)
             }
@@ -68,7 +68,7 @@ impl Layout {
             return refuse("more stripes than raid6 can tell apart");
         }
         let (length, strip) = (chunk.header.length.get(), chunk.header.stripe_len.get());
-        if length == 0 || !length.is_multiple_of(columns) {
+        if length == 0 || length % columns != 0 {
             return Err(Defect::new("length of chunk is no multiple of its stripes", length));
         }
         if strip != STRIP_BYTES {

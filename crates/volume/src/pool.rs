@@ -250,7 +250,7 @@ impl Pool {
     /// Adds a device that has joined the pool.
     pub(crate) fn join_device(&mut self, item: &DevItem, joining: &Arc<dyn WritableDevice>) {
         let mut device = PoolDevice::missing(item.devid, item.uuid);
-        let readable: Arc<dyn Device> = Arc::<dyn WritableDevice>::clone(joining);
+        let readable: Arc<dyn Device> = Arc::clone(joining).share_device();
         (device.device, device.writable) = (Some(readable), Some(Arc::clone(joining)));
         device.is_confirmed = true;
         device.describe(item);
@@ -261,7 +261,7 @@ impl Pool {
     pub(crate) fn take_over(&mut self, index: usize, target: &Arc<dyn WritableDevice>) {
         let before = &self.devices[index];
         let mut device = PoolDevice::missing(before.devid, before.uuid);
-        let readable: Arc<dyn Device> = Arc::<dyn WritableDevice>::clone(target);
+        let readable: Arc<dyn Device> = Arc::clone(target).share_device();
         (device.device, device.writable) = (Some(readable), Some(Arc::clone(target)));
         device.is_confirmed = true;
         device.describe(&before.item);

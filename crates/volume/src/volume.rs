@@ -64,7 +64,7 @@ impl Volume {
         options: &OpenOptions,
     ) -> Result<Self, VolumeError> {
         let given = devices.into_iter().map(|writable| {
-            let device: Arc<dyn Device> = Arc::<dyn WritableDevice>::clone(&writable);
+            let device: Arc<dyn Device> = Arc::clone(&writable).share_device();
             Given { device, writable: Some(writable) }
         });
         if options.rescue.is_any() {

@@ -95,10 +95,10 @@ pub fn on_block_devices(mounted: &[FoundPool]) -> Vec<FoundPool> {
     }
     let mut pools: BTreeMap<[u8; 16], Vec<PathBuf>> = BTreeMap::new();
     for path in block_devices().into_iter().filter(|path| !in_use.contains(path)) {
-        if let Ok(Some(identity)) = DeviceIdentity::read(&path)
-            && !fsids.contains(&identity.fsid.0)
-        {
-            pools.entry(identity.fsid.0).or_default().push(path);
+        if let Ok(Some(identity)) = DeviceIdentity::read(&path) {
+            if !fsids.contains(&identity.fsid.0) {
+                pools.entry(identity.fsid.0).or_default().push(path);
+            }
         }
     }
     pools.into_iter().map(|(fsid, paths)| FoundPool::Devices(Uuid(fsid), paths)).collect()

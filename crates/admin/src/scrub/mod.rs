@@ -104,10 +104,10 @@ pub fn scrub_limits(reach: &Reach, directory: &Path) -> Result<Option<Vec<Device
 
 /// The record of the last scrub of a pool, and true while it runs.
 pub fn last_scrub(reach: &Reach, directory: &Path) -> Result<Option<(ScrubRecord, bool)>, AdminError> {
-    if let Reach::Brindle(mount) = reach
-        && let Some(found) = served::record(&mount.0)?
-    {
-        return Ok(Some(found));
+    if let Reach::Brindle(mount) = reach {
+        if let Some(found) = served::record(&mount.0)? {
+            return Ok(Some(found));
+        }
     }
     let Some(fsid) = reach.fsid()? else { return Ok(None) };
     let Some(mut record) = ScrubRecord::load(directory, &fsid)? else { return Ok(None) };

@@ -248,10 +248,10 @@ impl Work<'_> {
         thread::scope(|scope| {
             let worker = scope.spawn(move || mounted.relocate_chunk(kind, logical));
             while !worker.is_finished() {
-                if self.observer.is_stopped()
-                    && let Err(error) = mounted.cancel_balance()
-                {
-                    tracing::warn!("{error}");
+                if self.observer.is_stopped() {
+                    if let Err(error) = mounted.cancel_balance() {
+                        tracing::warn!("{error}");
+                    }
                 }
                 thread::sleep(TICK);
             }

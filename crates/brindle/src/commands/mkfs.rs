@@ -216,7 +216,9 @@ fn options(command: &MkfsCommand) -> Result<MkfsOptions> {
     }
     let epoch = std::env::var_os("SOURCE_DATE_EPOCH").map(|epoch| {
         let seconds = epoch.to_str().and_then(|text| text.parse::<i64>().ok());
-        seconds.with_context(|| format!("SOURCE_DATE_EPOCH is not a number of seconds: {}", epoch.display()))
+        seconds.with_context(|| {
+            format!("SOURCE_DATE_EPOCH is not a number of seconds: {}", epoch.to_string_lossy())
+        })
     });
     let epoch = epoch.transpose()?;
     let time_sec = match epoch {

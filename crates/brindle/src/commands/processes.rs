@@ -32,7 +32,8 @@ fn has_open(process: u32, device: &Path) -> bool {
 pub(crate) fn may_serve(processes: &[u32], mount: &Mount) -> bool {
     let connection = |process: u32| {
         descriptors(process, Path::new("/dev/fuse")).find_map(|number| {
-            let info = fs::read_to_string(format!("/proc/{process}/fdinfo/{}", number.display())).ok()?;
+            let info =
+                fs::read_to_string(format!("/proc/{process}/fdinfo/{}", number.to_string_lossy())).ok()?;
             connection_of(&info)
         })
     };
@@ -62,7 +63,7 @@ pub(crate) fn is_written(device: &Path) -> bool {
     let Ok(device) = device.canonicalize() else { return false };
     let writes = |process: u32| {
         let mut info = descriptors(process, &device).filter_map(|number| {
-            fs::read_to_string(format!("/proc/{process}/fdinfo/{}", number.display())).ok()
+            fs::read_to_string(format!("/proc/{process}/fdinfo/{}", number.to_string_lossy())).ok()
         });
         info.any(|info| is_to_write(&info))
     };

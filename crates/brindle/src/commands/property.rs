@@ -404,10 +404,10 @@ fn set_tier(path: &Path, mark: &str) -> Result<()> {
     require_class(path, mark)?;
     rustix::fs::setxattr(path, TIER, mark.as_bytes(), XattrFlags::empty())
         .with_context(|| format!("{}: tier {mark}", path.display()))?;
-    if mark != "bulk"
-        && let Ok(mounted) = Mounted::open(path)
-    {
-        tier_warning::of_mount(&mounted, &format!("tier {mark}"));
+    if mark != "bulk" {
+        if let Ok(mounted) = Mounted::open(path) {
+            tier_warning::of_mount(&mounted, &format!("tier {mark}"));
+        }
     }
     Ok(())
 }
@@ -423,10 +423,10 @@ fn set_small_files(path: &Path, value: &str) -> Result<()> {
     let bytes = parse_small_files(value).or_wrong_usage()?;
     rustix::fs::setxattr(path, SMALL_FILES, bytes.to_string().as_bytes(), XattrFlags::empty())
         .with_context(|| format!("{}: small_files {value}", path.display()))?;
-    if bytes > 0
-        && let Ok(mounted) = Mounted::open(path)
-    {
-        tier_warning::of_mount(&mounted, "small_files");
+    if bytes > 0 {
+        if let Ok(mounted) = Mounted::open(path) {
+            tier_warning::of_mount(&mounted, "small_files");
+        }
     }
     Ok(())
 }

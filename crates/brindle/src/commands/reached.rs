@@ -70,11 +70,12 @@ impl Reached {
 
 /// The mount that a single operand lies on. A file of a mount is taken for itself, not for an image, if it is no device.
 fn mount_of(places: &[PathBuf]) -> Result<Option<Mounted>> {
-    if let [place] = places
-        && (place.is_dir() || is_plain_file(place))
-        && let Ok(mounted) = Mounted::open(place)
-    {
-        return Ok(Some(mounted));
+    if let [place] = places {
+        if place.is_dir() || is_plain_file(place) {
+            if let Ok(mounted) = Mounted::open(place) {
+                return Ok(Some(mounted));
+            }
+        }
     }
     Ok(match Reach::of(places)? {
         Reach::Devices(_) => None,

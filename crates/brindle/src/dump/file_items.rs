@@ -34,7 +34,7 @@ pub(super) fn print_inode(out: Text<'_>, inode: &InodeItem) -> io::Result<()> {
 pub(super) fn print_time(out: Text<'_>, name: &str, time: Timespec) -> io::Result<()> {
     let seconds = time.sec.get();
     let civil = Civil::from_epoch(seconds);
-    writeln!(out, "\t\t{name} {}.{} ({civil})", seconds.cast_unsigned(), time.nsec)
+    writeln!(out, "\t\t{name} {}.{} ({civil})", seconds as u64, time.nsec)
 }
 
 /// The names that an inode has in one directory.

@@ -81,7 +81,7 @@ fn the_policy_is_chosen_at_mount_and_changed_while_mounted() {
 
 /// Foreign reads of a device, past all caches, until stopped.
 fn keep_busy(device: &Path, is_over: &AtomicBool) {
-    let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
+    let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
     let file = std::fs::File::options().read(true).custom_flags(direct).open(device).expect("a device");
     let mut room = vec![0; (256 << 10) + 4096];
     let start = room.as_ptr().align_offset(4096);

@@ -211,9 +211,10 @@ fn victim_file(image: &str) -> (&'static str, Logical) {
                 item.key.objectid == ObjectId::new(inode) && item.key.item_type == KeyType::EXTENT_DATA;
             if let Ok(Item::FileExtent(FileExtent::OnDisk { extent, .. })) =
                 Item::parse(&item.key, &item.data)
-                && is_it
             {
-                return (PATH, extent.disk_bytenr);
+                if is_it {
+                    return (PATH, extent.disk_bytenr);
+                }
             }
         }
     }

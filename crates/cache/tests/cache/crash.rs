@@ -226,7 +226,7 @@ pub(crate) fn crash(replay: &Replay, way: usize, random: &mut Random) -> CrashSt
 
 /// Visits crash points of a program, each in all ways of loss; from one of them a second program starts.
 fn explore(shape: Shape, seed: u64, steps: usize, rounds: usize, veils: bool, images: [Image; 2]) -> usize {
-    let history = run(images, seed, steps, seed.is_multiple_of(3), veils);
+    let history = run(images, seed, steps, seed % 3 == 0, veils);
     let mut veiled = usize::from(history.is_veiled);
     let mut random = Random::new(seed ^ 0xc4a5);
     let mut replay = history.recording.replay();

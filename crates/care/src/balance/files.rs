@@ -214,13 +214,12 @@ fn subvolumes(pool: &Pool) -> Result<Vec<RootId>, TreeError> {
     cursor.seek(&Key::first_of(RootId::FS_TREE.object_id(), KeyType::ROOT_ITEM))?;
     while let Some((key, data)) = cursor.item().filter(|(key, _)| key.objectid <= ObjectId::LAST_FREE) {
         let id = RootId::new(key.objectid.get());
-        if key.item_type == KeyType::ROOT_ITEM
-            && (id == RootId::FS_TREE || id.is_subvolume())
-            && let Ok(Item::Root(item)) = Item::parse(&key, data)
-            && item.refs.get() > 0
-            && !item.root_flags().contains(RootFlags::DEAD)
-        {
-            found.push(id);
+        if key.item_type == KeyType::ROOT_ITEM && (id == RootId::FS_TREE || id.is_subvolume()) {
+            if let Ok(Item::Root(item)) = Item::parse(&key, data) {
+                if item.refs.get() > 0 && !item.root_flags().contains(RootFlags::DEAD) {
+                    found.push(id);
+                }
+            }
         }
         cursor.next()?;
     }

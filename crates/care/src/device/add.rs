@@ -80,7 +80,7 @@ pub(super) fn check(device: &dyn WritableDevice, options: &AddOptions) -> Result
     if size_bytes < MINIMUM_BYTES {
         return Err(DeviceCareError::TooSmall { device: name, size_bytes, minimum_bytes: MINIMUM_BYTES });
     }
-    match signature::find(device)?.filter(|_| !options.force) {
+    match signature::find(device.as_device())?.filter(|_| !options.force) {
         Some(found) => Err(DeviceCareError::InUse { device: name, found }),
         None => Ok(()),
     }

@@ -183,5 +183,5 @@ impl From<TreeError> for DeviceCareError {
 /// An amount in the unit in which it is a whole number.
 fn amount(bytes: u64) -> String {
     const MIB: u64 = 1 << 20;
-    if bytes.is_multiple_of(MIB) { format!("{} MiB", bytes / MIB) } else { format!("{bytes} bytes") }
+    if bytes % MIB == 0 { format!("{} MiB", bytes / MIB) } else { format!("{bytes} bytes") }
 }

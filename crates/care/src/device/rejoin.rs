@@ -7,7 +7,7 @@
 use super::replace::{carry_out, has_mark, mark_of, write_mark};
 use super::{DeviceCareError, check_no_balance};
 use crate::job::{Ended, Observer};
-use brindle_device::{Device, WritableDevice};
+use brindle_device::WritableDevice;
 use brindle_fs::Filesystem;
 use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
 use brindle_tree::Pool;
@@ -42,7 +42,7 @@ fn is_apart(
     missing: &DeviceStatus,
     device: &Arc<dyn WritableDevice>,
 ) -> bool {
-    let device = Arc::<dyn WritableDevice>::clone(device) as Arc<dyn Device>;
+    let device = Arc::clone(device).share_device();
     found.generation > pool.superblock().generation
         || missing.absent_since.is_some_and(|since| found.generation >= since)
         || pool.volume().contradicts(missing.devid, &device, found)
@@ -55,7 +55,7 @@ fn has_own_log(
     missing: &DeviceStatus,
     device: &Arc<dyn WritableDevice>,
 ) -> bool {
-    let device = Arc::<dyn WritableDevice>::clone(device) as Arc<dyn Device>;
+    let device = Arc::clone(device).share_device();
     pool.volume().lacks_log_of(missing.devid, &device, found)
 }
 

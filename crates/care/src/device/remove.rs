@@ -49,11 +49,11 @@ pub fn remove(pool: &Pool, which: Leaving, observer: Observer<'_>) -> Result<End
         return Ok(ended);
     }
     let parted = when_vacant(pool, || pool.part_with_device(device.devid))?;
-    if let Some(device) = parted.device
-        && let Err(error) = wipe_superblocks(device.as_ref())
-    {
-        // The pool does not know the device any more; opening it later gives an error.
-        tracing::warn!("{} keeps its superblocks: {error}", device.name());
+    if let Some(device) = parted.device {
+        if let Err(error) = wipe_superblocks(device.as_ref()) {
+            // The pool does not know the device any more; opening it later gives an error.
+            tracing::warn!("{} keeps its superblocks: {error}", device.name());
+        }
     }
     Ok(ended)
 }

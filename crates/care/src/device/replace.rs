@@ -105,7 +105,7 @@ fn prepare(
     if size_bytes < minimum_bytes {
         return Err(DeviceCareError::TargetTooSmall { device, size_bytes, devid, minimum_bytes });
     }
-    if has_mark(pool, source, target)? && signature::find(target)?.is_none() {
+    if has_mark(pool, source, target)? && signature::find(target.as_device())?.is_none() {
         return Ok(true);
     }
     let as_added = AddOptions { force: options.force, discard: options.discard };
@@ -195,9 +195,8 @@ impl<'c, 'o> Copying<'c, 'o> {
         let volume = self.filesystem.pool().volume();
         let mut at = Physical::new(0);
         self.tell();
-        while self.control == Control::Continue
-            && let Some(stripe) = volume.next_stripe(self.replacing.copies.devid(), at)
-        {
+        while self.control == Control::Continue {
+            let Some(stripe) = volume.next_stripe(self.replacing.copies.devid(), at) else { break };
             self.copy_stripe(&stripe)?;
             at = stripe.end();
             self.passed += stripe.length;
@@ -216,7 +215,7 @@ impl<'c, 'o> Copying<'c, 'o> {
             let Some((end, under_way)) = next else { return Ok(()) };
             (at, before) = (end, under_way);
             self.windows += 1;
-            if self.windows.is_multiple_of(WINDOWS_BETWEEN) {
+            if self.windows % WINDOWS_BETWEEN == 0 {
                 // What was read before a place was written must not reach the target after what was written.
                 self.end(before.take())?;
                 self.replacing.copies.copy_written()?;

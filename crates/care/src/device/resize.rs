@@ -102,11 +102,11 @@ pub fn resize(
     let sectorsize = u64::from(pool.volume().tree_context().sectorsize);
     let wanted_bytes = size.bytes(known.total_bytes, size_bytes);
     let wanted_bytes = wanted_bytes - wanted_bytes % sectorsize;
-    if let NewSize::Shrink(less_bytes) = size
-        && less_bytes > known.total_bytes
-    {
-        let (device, total_bytes) = (known.name, known.total_bytes);
-        return Err(DeviceCareError::ShrunkToNothing { device, total_bytes, less_bytes });
+    if let NewSize::Shrink(less_bytes) = size {
+        if less_bytes > known.total_bytes {
+            let (device, total_bytes) = (known.name, known.total_bytes);
+            return Err(DeviceCareError::ShrunkToNothing { device, total_bytes, less_bytes });
+        }
     }
     if wanted_bytes > size_bytes {
         return Err(DeviceCareError::BeyondEnd { device: known.name, size_bytes, wanted_bytes });

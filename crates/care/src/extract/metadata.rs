@@ -45,11 +45,11 @@ pub(super) fn apply_but_times(
     let descriptor = descriptor.as_fd();
     let failed = |what, error| context.fail(path, Failure::Set { what, error });
     let mut mode = mode_of(context, attributes);
-    if context.options.is_root
-        && let Err(error) = fchown(descriptor, owner(attributes), group(attributes))
-    {
-        failed("the owner", error);
-        mode &= !SET_ID_BITS;
+    if context.options.is_root {
+        if let Err(error) = fchown(descriptor, owner(attributes), group(attributes)) {
+            failed("the owner", error);
+            mode &= !SET_ID_BITS;
+        }
     }
     set_xattrs(context, attributes, path, |xattr| {
         fsetxattr(descriptor, OsStr::from_bytes(&xattr.name), &xattr.value, XattrFlags::empty())
@@ -71,10 +71,10 @@ pub(super) fn apply_by_name(
     let directory = directory.as_fd();
     let failed = |what, error| context.fail(path, Failure::Set { what, error });
     let follow_not = AtFlags::SYMLINK_NOFOLLOW;
-    if context.options.is_root
-        && let Err(error) = chownat(directory, name, owner(attributes), group(attributes), follow_not)
-    {
-        failed("the owner", error);
+    if context.options.is_root {
+        if let Err(error) = chownat(directory, name, owner(attributes), group(attributes), follow_not) {
+            failed("the owner", error);
+        }
     }
     let by_path: PathBuf = format!("/proc/self/fd/{}", directory.as_raw_fd()).into();
     let by_path = by_path.join(OsStr::from_bytes(name));

@@ -103,8 +103,10 @@ impl<'c> Directory<'c> {
             let name = entry.file_name();
             let is_file =
                 self.stat(name.to_bytes()).is_some_and(|found| kind_of(&found) == FileType::RegularFile);
-            if is_file && let Err(error) = unlinkat(&self.descriptor, name, AtFlags::empty()) {
-                self.context.fail(&self.path_of(name.to_bytes()), Failure::Discard(error));
+            if is_file {
+                if let Err(error) = unlinkat(&self.descriptor, name, AtFlags::empty()) {
+                    self.context.fail(&self.path_of(name.to_bytes()), Failure::Discard(error));
+                }
             }
         }
     }
@@ -193,12 +195,14 @@ impl<'c> Directory<'c> {
     /// Gives something a further name in this directory; true if it has not had it before.
     pub(super) fn link(&self, name: &[u8], from: impl AsFd, from_name: &[u8]) -> Result<bool, Errno> {
         let from = from.as_fd();
-        if self.context.options.resume
-            && let (Some(found), Ok(wanted)) =
+        if self.context.options.resume {
+            if let (Some(found), Ok(wanted)) =
                 (self.stat(name), statat(from, from_name, AtFlags::SYMLINK_NOFOLLOW))
-            && (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino)
-        {
-            return Ok(false);
+            {
+                if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino) {
+                    return Ok(false);
+                }
+            }
         }
         self.replacing(name, || rustix::fs::linkat(from, from_name, self, name, AtFlags::empty()))?;
         Ok(true)

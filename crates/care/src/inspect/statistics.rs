@@ -174,11 +174,12 @@ impl TreeStatistics {
 fn inline_bytes(leaf: &Node) -> u64 {
     let mut bytes = 0;
     for slot in 0..leaf.len() {
-        if let Some((key, data)) = leaf.item(slot)
-            && key.item_type == KeyType::EXTENT_DATA
-            && let Ok(Item::FileExtent(FileExtent::Inline { data, .. })) = Item::parse(&key, data)
-        {
-            bytes += to_u64(data.len());
+        if let Some((key, data)) = leaf.item(slot) {
+            if key.item_type == KeyType::EXTENT_DATA {
+                if let Ok(Item::FileExtent(FileExtent::Inline { data, .. })) = Item::parse(&key, data) {
+                    bytes += to_u64(data.len());
+                }
+            }
         }
     }
     bytes

@@ -50,10 +50,10 @@ impl Iterator for TreeWalk<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         let expected = self.pending.pop_front()?;
         let node = self.pool.read_node(&expected);
-        if let Ok(node) = &node
-            && !self.alone
-        {
-            self.add_children(node);
+        if let Ok(node) = &node {
+            if !self.alone {
+                self.add_children(node);
+            }
         }
         Some(node)
     }

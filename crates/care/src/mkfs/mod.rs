@@ -35,7 +35,7 @@ pub fn mkfs(given: &[NewDevice], options: &MkfsOptions) -> Result<MkfsReport, Mk
     let plan = Plan::new(given, options)?;
     if !options.force {
         for new in given {
-            if let Some(found) = signature::find(new.device.as_ref())? {
+            if let Some(found) = signature::find(new.device.as_device())? {
                 return Err(MkfsError::InUse { device: new.device.name().to_owned(), found });
             }
         }

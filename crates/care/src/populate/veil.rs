@@ -87,10 +87,10 @@ impl WritableDevice for Veiled {
     }
 
     fn write_pieces_at(&self, offset: u64, pieces: &[&[u8]]) -> Result<(), DeviceError> {
-        if let [one] = pieces
-            && one.len() == SUPERBLOCK_SIZE
-        {
-            return self.write_at(offset, one);
+        if let [one] = pieces {
+            if one.len() == SUPERBLOCK_SIZE {
+                return self.write_at(offset, one);
+            }
         }
         self.forget(offset, pieces.iter().map(|piece| to_u64(piece.len())).sum());
         self.device.write_pieces_at(offset, pieces)

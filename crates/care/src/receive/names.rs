@@ -144,10 +144,10 @@ impl Incoming<'_> {
 
     /// The directory of a path, which mostly is that of the command before.
     fn directory(&mut self, path: &[u8]) -> Result<InodeId, ReceiveProblem> {
-        if let Some((known, id)) = &self.last_directory
-            && known == path
-        {
-            return Ok(*id);
+        if let Some((known, id)) = &self.last_directory {
+            if known == path {
+                return Ok(*id);
+            }
         }
         let Found { id, kind } = self.find(path)?;
         if kind != FileType::Directory {

@@ -67,10 +67,10 @@ pub fn carry_out(
     let mut warned = false;
     let mut store = |record: &ScrubRecord| {
         let stored = directory.map_or(Ok(()), |directory| record.store(directory));
-        if let Err(error) = stored.as_ref().map_err(ToString::to_string)
-            && !std::mem::replace(&mut warned, true)
-        {
-            tracing::warn!("the record of the scrub is not kept: {error}");
+        if let Err(error) = stored.as_ref().map_err(ToString::to_string) {
+            if !std::mem::replace(&mut warned, true) {
+                tracing::warn!("the record of the scrub is not kept: {error}");
+            }
         }
     };
     record.claim();

@@ -77,7 +77,7 @@ fn offset_in(
     let Some(tree) = view.tree(id.tree)? else { return Ok(None) };
     let mut cursor = filesystem.pool().cursor(&tree, Readahead::None);
     // A reference names the offset at which the extent would begin, which may lie before the file.
-    let first = if from > i64::MAX.cast_unsigned() { 0 } else { from };
+    let first = if from > i64::MAX as u64 { 0 } else { from };
     cursor.seek(&Key::new(id.number, KeyType::EXTENT_DATA, first))?;
     while let Some((key, data)) = cursor.item() {
         if (key.objectid, key.item_type) != (id.number, KeyType::EXTENT_DATA) {

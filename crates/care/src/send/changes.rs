@@ -123,12 +123,13 @@ fn moved_without_trace(
             continue;
         }
         let number = item.key.objectid;
-        if let (Some(before), Some(after)) = (old.inode(number)?, new.inode(number)?)
-            && before.kind == brindle_ondisk::item::FileType::Directory
-            && before.item.generation != after.item.generation
-            && number != ObjectId::FIRST_FREE
-        {
-            found.extend(old.children(number)?);
+        if let (Some(before), Some(after)) = (old.inode(number)?, new.inode(number)?) {
+            if before.kind == brindle_ondisk::item::FileType::Directory
+                && before.item.generation != after.item.generation
+                && number != ObjectId::FIRST_FREE
+            {
+                found.extend(old.children(number)?);
+            }
         }
     }
     Ok(found)

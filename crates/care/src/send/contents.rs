@@ -237,8 +237,7 @@ impl ReadySender<'_, '_> {
             let is_there = |found: &Found| {
                 let sector = new.sector();
                 found.file < file.number
-                    || (found.source_offset + found.length <= wanted.start
-                        && found.length.is_multiple_of(sector))
+                    || (found.source_offset + found.length <= wanted.start && found.length % sector == 0)
             };
             if let Some(found) = own.filter(is_there).filter(|found| is_better(found, &best)) {
                 best = Some((found, None));

@@ -332,24 +332,24 @@ impl<'s> Names<'s> {
     ) -> Result<Option<Vec<u8>>, SendError> {
         let mut wanted = self.new.names(number)?;
         let (mut spare, mut path) = (Vec::new(), None);
-        if let Some(old) = self.old.filter(|_| !wanted.is_empty())
-            && self.is_kept(number)?
-        {
-            for place in old.names(number)? {
-                let same = wanted.iter().position(|name| *name == place);
-                match same {
-                    Some(at) if self.is_same_parent(&place)? => {
-                        wanted.remove(at);
-                        // Others may move on above it, but nothing takes this name.
-                        let parent = self.settle(place.parent, out)?;
-                        path.get_or_insert(join(&parent, &place.name));
+        if let Some(old) = self.old.filter(|_| !wanted.is_empty()) {
+            if self.is_kept(number)? {
+                for place in old.names(number)? {
+                    let same = wanted.iter().position(|name| *name == place);
+                    match same {
+                        Some(at) if self.is_same_parent(&place)? => {
+                            wanted.remove(at);
+                            // Others may move on above it, but nothing takes this name.
+                            let parent = self.settle(place.parent, out)?;
+                            path.get_or_insert(join(&parent, &place.name));
+                        }
+                        _ if self.gone.remove(&place) => {}
+                        _ => spare.push(Spare::Old(place)),
                     }
-                    _ if self.gone.remove(&place) => {}
-                    _ => spare.push(Spare::Old(place)),
                 }
+                let evicted = self.evicted_files.remove(&number).unwrap_or_default();
+                spare.extend(evicted.into_iter().map(Spare::Orphan));
             }
-            let evicted = self.evicted_files.remove(&number).unwrap_or_default();
-            spare.extend(evicted.into_iter().map(Spare::Orphan));
         }
         for place in wanted {
             let parent = self.settle(place.parent, out)?;

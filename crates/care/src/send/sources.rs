@@ -52,13 +52,15 @@ pub(super) fn places(committed: &Committed<'_>, address: Logical) -> Result<Vec<
             BackRef::SharedData { parent, .. } => {
                 let leaf = committed.leaf(parent)?;
                 for (key, data) in (0..leaf.len()).filter_map(|slot| leaf.item(slot)) {
-                    if key.item_type == KeyType::EXTENT_DATA
-                        && let Ok(Item::FileExtent(FileExtent::OnDisk { extent, .. })) =
+                    if key.item_type == KeyType::EXTENT_DATA {
+                        if let Ok(Item::FileExtent(FileExtent::OnDisk { extent, .. })) =
                             Item::parse(&key, data)
-                        && extent.disk_bytenr == address
-                    {
-                        let offset = key.offset().wrapping_sub(extent.offset.get());
-                        places.push(ExtentPlace { file: key.objectid, offset });
+                        {
+                            if extent.disk_bytenr == address {
+                                let offset = key.offset().wrapping_sub(extent.offset.get());
+                                places.push(ExtentPlace { file: key.objectid, offset });
+                            }
+                        }
                     }
                 }
             }
@@ -99,10 +101,10 @@ pub(super) fn look(
     let mut best: Option<Found> = None;
     while let Some(piece) = pieces.next()? {
         let found = overlap(&piece, wanted, inode.item.size.get(), view.sector());
-        if let Some(found) = found
-            && best.is_none_or(|best| found.start < best.start)
-        {
-            best = Some(Found { file: place.file, ..found });
+        if let Some(found) = found {
+            if best.is_none_or(|best| found.start < best.start) {
+                best = Some(Found { file: place.file, ..found });
+            }
         }
     }
     Ok(best)
@@ -123,10 +125,10 @@ fn overlap(piece: &Piece, wanted: &Wanted, size: u64, sector: u64) -> Option<Fou
     let mut length = to.checked_sub(from)?;
     let start = wanted.start + (from - wanted.extent.offset);
     let source_offset = piece.start + (from - extent.offset);
-    if !length.is_multiple_of(sector) && (source_offset + length, start + length) != (size, wanted.size) {
+    if length % sector != 0 && (source_offset + length, start + length) != (size, wanted.size) {
         length -= length % sector;
     }
-    let is_aligned = start.is_multiple_of(sector) && source_offset.is_multiple_of(sector);
+    let is_aligned = start % sector == 0 && source_offset % sector == 0;
     let file = ObjectId::new(0);
     (length > 0 && is_aligned).then_some(Found { start, length, file, source_offset })
 }

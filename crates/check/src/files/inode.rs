@@ -221,12 +221,10 @@ impl InodePart {
         }
         let tail = (extents.end < facts.size).then_some(extents.end);
         let gap = if extents.first > 0 { Some(0) } else { extents.gap.or(tail) };
-        if let Some(offset) = gap.filter(|gap| *gap < facts.size)
-            && can_have_extents
-            && !has_holes_without_extents
-            && facts.nlink > 0
-        {
-            report(Finding::FileGap { tree, inode, offset });
+        if let Some(offset) = gap.filter(|gap| *gap < facts.size) {
+            if can_have_extents && !has_holes_without_extents && facts.nlink > 0 {
+                report(Finding::FileGap { tree, inode, offset });
+            }
         }
     }
 }

@@ -80,10 +80,10 @@ impl Summary {
             }
             None => self.first = Some(first.clone()),
         }
-        if let Some(last) = &next.last
-            && let Some(before) = self.last.replace(last.clone())
-        {
-            self.settle(&before, judge);
+        if let Some(last) = &next.last {
+            if let Some(before) = self.last.replace(last.clone()) {
+                self.settle(&before, judge);
+            }
         }
     }
 

@@ -100,10 +100,10 @@ impl<'a> Visitor for Exact<'a> {
         }
         for slot in 0..leaf.node.len() {
             let Some((key, data)) = leaf.node.item(slot) else { continue };
-            if self.wanted[bucket(key.objectid.get(), BUCKETS)]
-                && let Ok(item) = Item::parse(&key, data)
-            {
-                references::from_extent_tree(&key, &item, state);
+            if self.wanted[bucket(key.objectid.get(), BUCKETS)] {
+                if let Ok(item) = Item::parse(&key, data) {
+                    references::from_extent_tree(&key, &item, state);
+                }
             }
         }
     }

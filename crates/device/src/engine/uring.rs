@@ -41,7 +41,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 /// Result of a request that the kernel has not been given: the waiter makes it.
 const NOT_TAKEN: i32 = -Errno::CANCELED.raw_os_error();
 /// `RWF_DSYNC`.
-const WRITE_DURABLE: i32 = ReadWriteFlags::DSYNC.bits().cast_signed();
+const WRITE_DURABLE: i32 = ReadWriteFlags::DSYNC.bits() as i32;
 /// `IORING_ENTER_GETEVENTS`.
 const GET_EVENTS: u32 = 1;
 

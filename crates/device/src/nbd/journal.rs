@@ -31,9 +31,8 @@ impl Journal {
     /// Forgets the writes below a number, which are durable; returns their bytes.
     pub(super) fn forget(&mut self, covered: u64) -> usize {
         let mut bytes = 0;
-        while self.first < covered
-            && let Some(write) = self.writes.pop_front()
-        {
+        while self.first < covered {
+            let Some(write) = self.writes.pop_front() else { break };
             self.first += 1;
             bytes += cost(write.payload.len());
         }

@@ -97,7 +97,7 @@ impl NbdDevice {
     /// Returns true if a range keeps to the unit of the server.
     fn is_aligned(&self, offset: u64, length: u64) -> bool {
         let unit = u64::from(self.facts().unit);
-        offset.is_multiple_of(unit) && length.is_multiple_of(unit)
+        offset % unit == 0 && length % unit == 0
     }
 
     /// Submits a read that is one request for the server.

@@ -28,7 +28,7 @@ impl Reader<'_> {
         wire.read_exact(&mut header)?;
         let reply = SimpleReply::decode(&header).map_err(io::Error::other)?;
         if let Some(error) = reply.error {
-            return Err(io::Error::from_raw_os_error(error.number().cast_signed()));
+            return Err(io::Error::from_raw_os_error(error.number() as i32));
         }
         if reply.cookie != COOKIE {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "an answer to no request"));

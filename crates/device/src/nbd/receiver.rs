@@ -48,7 +48,7 @@ fn receive(shared: &Shared, link: &Link) -> io::Result<std::convert::Infallible>
         let unknown = || io::Error::new(io::ErrorKind::InvalidData, "an answer to no request");
         let asked = asked.ok_or_else(unknown)?;
         let answer = match reply.error {
-            Some(error) => Err(io::Error::from_raw_os_error(error.number().cast_signed())),
+            Some(error) => Err(io::Error::from_raw_os_error(error.number() as i32)),
             None if asked.command == Command::Read => {
                 let mut buffer = Buffer::new(asked.length as usize);
                 read_exact(shared, link, &mut buffer)?;
@@ -131,7 +131,7 @@ fn reconnect(shared: &Shared, lost: &io::Error) -> Option<Arc<Link>> {
                 return None;
             }
             Err(Repeat::Refused(error)) => {
-                let error = io::Error::from_raw_os_error(error.number().cast_signed());
+                let error = io::Error::from_raw_os_error(error.number() as i32);
                 let why = format!("the connection was lost, and a write could not be repeated: {error}");
                 shared.fail(io::ErrorKind::Other, &why);
                 return None;

@@ -81,7 +81,7 @@ pub(super) fn repeat(shared: &Shared, facts: Facts, wire: &Wire) -> Result<(), R
         repeater.ask()?;
     }
     for (job, error) in made {
-        let failed = |error: ReplyError| io::Error::from_raw_os_error(error.number().cast_signed());
+        let failed = |error: ReplyError| io::Error::from_raw_os_error(error.number() as i32);
         shared.settle(job.request.cookie, error.map_or(Ok(None), |error| Err(failed(error))));
     }
     Ok(())

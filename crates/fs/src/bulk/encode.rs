@@ -165,7 +165,7 @@ mod tests {
             ]
         );
         assert!(pieces.iter().all(|piece| piece.checksums.len() == piece.bytes.len() / 4096 * 4));
-        assert!(pieces.iter().all(|piece| piece.bytes.len().is_multiple_of(4096)));
+        assert!(pieces.iter().all(|piece| piece.bytes.len() % 4096 == 0));
     }
 
     #[test]

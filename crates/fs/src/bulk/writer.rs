@@ -331,15 +331,16 @@ impl<'f> BulkWriter<'f> {
     /// Lets the extent before grow, or begins another one.
     fn add_extent(&mut self, new: Extent, is_fresh: bool) {
         let plain = Compression::None;
-        if let Some(last) = self.file.as_mut().and_then(|file| file.extent.as_mut())
-            && !is_fresh
-            && (last.compression, new.compression) == (plain, plain)
-            && (last.start + last.length, last.disk + last.length) == (new.start, new.disk)
-            && last.length + new.length <= EXTENT_MAX_BYTES
-        {
-            last.length += new.length;
-            last.disk_length += new.disk_length;
-            return;
+        if let Some(last) = self.file.as_mut().and_then(|file| file.extent.as_mut()) {
+            if !is_fresh
+                && (last.compression, new.compression) == (plain, plain)
+                && (last.start + last.length, last.disk + last.length) == (new.start, new.disk)
+                && last.length + new.length <= EXTENT_MAX_BYTES
+            {
+                last.length += new.length;
+                last.disk_length += new.disk_length;
+                return;
+            }
         }
         self.push_extent();
         self.file.as_mut().expect("a file was begun").extent = Some(new);

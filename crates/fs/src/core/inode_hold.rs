@@ -35,10 +35,10 @@ impl InodeHold {
 
 impl Drop for InodeHold {
     fn drop(&mut self) {
-        if let Some(orphans) = self.orphans.take()
-            && self.inode.give_back()
-        {
-            orphans.look_at(self.inode.id().tree);
+        if let Some(orphans) = self.orphans.take() {
+            if self.inode.give_back() {
+                orphans.look_at(self.inode.id().tree);
+            }
         }
     }
 }

@@ -50,7 +50,7 @@ impl RangePair<'_> {
 
     /// Returns true if both ranges begin between sectors of this size.
     fn begins_at_sectors(&self, sector: u64) -> bool {
-        self.source_offset.is_multiple_of(sector) && self.target_offset.is_multiple_of(sector)
+        self.source_offset % sector == 0 && self.target_offset % sector == 0
     }
 
     /// Returns true if the ranges reach the ends of both files. They have passed no check.
@@ -180,7 +180,7 @@ impl FileData {
         if !pair.begins_at_sectors(sector) {
             return refuse("a range that begins between sectors can't be shared");
         }
-        if !length.is_multiple_of(sector) && !pair.reaches_both_ends() {
+        if length % sector != 0 && !pair.reaches_both_ends() {
             return refuse("a range that ends between sectors can't be shared");
         }
         if pair.overlaps() {

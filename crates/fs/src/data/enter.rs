@@ -164,11 +164,12 @@ impl FileData {
         entered: &mut FileExtent,
         whole: &mut FileExtent,
     ) -> Result<(), FsError> {
-        if let Some(found) = self.extents.extent_at(tree, file, entered.start)?
-            && let (Contents::OnDisk(now), Contents::OnDisk(before), Contents::OnDisk(whole)) =
+        if let Some(found) = self.extents.extent_at(tree, file, entered.start)? {
+            if let (Contents::OnDisk(now), Contents::OnDisk(before), Contents::OnDisk(whole)) =
                 (&found.contents, &mut entered.contents, &mut whole.contents)
-        {
-            (before.disk, whole.disk) = (now.disk, now.disk);
+            {
+                (before.disk, whole.disk) = (now.disk, now.disk);
+            }
         }
         Ok(())
     }

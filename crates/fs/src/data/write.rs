@@ -134,7 +134,7 @@ impl FileData {
     pub(super) fn settle_tail_inside(&self, file: &OpenFile) -> Result<(), FsError> {
         let end = file.size();
         let sector = self.core.sector();
-        if !end.is_multiple_of(sector) && self.fetch_sector(file, end / sector * sector)?.is_some() {
+        if end % sector != 0 && self.fetch_sector(file, end / sector * sector)?.is_some() {
             self.write_at_inside(file, end - 1, &self.byte_at(file, end - 1)?, Stamp::Unchanged)?;
         }
         Ok(())

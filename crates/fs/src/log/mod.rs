@@ -79,8 +79,10 @@ impl FsLog {
             self.core.log_book.note_synced_directory(logging.generation(), directory);
             let has_new_entries = self.core.log_book.has_new_entries(logging.generation(), directory);
             drop(logging);
-            if has_new_entries && let Err(why) = self.log_names(directory, Wanted::Entries)? {
-                return Ok(Err(why));
+            if has_new_entries {
+                if let Err(why) = self.log_names(directory, Wanted::Entries)? {
+                    return Ok(Err(why));
+                }
             }
             self.log_inode(&self.core.inode(directory))
         })

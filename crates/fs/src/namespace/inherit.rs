@@ -80,11 +80,11 @@ pub(crate) fn inherit(
     let mut flags = inherited_flags(kind, directory.flags, options);
     let is_compressible = matches!(kind, FileType::Regular | FileType::Directory)
         && !flags.intersects(InodeFlags::NODATACOW | InodeFlags::NODATASUM);
-    if let Some(value) = inherited.compression.as_ref().filter(|_| is_compressible)
-        && compression_flag(value) == Some(InodeFlags::COMPRESS)
-    {
-        flags = (flags - InodeFlags::NOCOMPRESS) | InodeFlags::COMPRESS;
-        xattrs.push((COMPRESSION, value.clone()));
+    if let Some(value) = inherited.compression.as_ref().filter(|_| is_compressible) {
+        if compression_flag(value) == Some(InodeFlags::COMPRESS) {
+            flags = (flags - InodeFlags::NOCOMPRESS) | InodeFlags::COMPRESS;
+            xattrs.push((COMPRESSION, value.clone()));
+        }
     }
     let can_be_marked = matches!(kind, FileType::Regular | FileType::Directory);
     for (name, value) in [(TIER, &inherited.tier), (SMALL_FILES, &inherited.small_files)] {

@@ -142,12 +142,12 @@ impl DirtyRanges {
     fn add(&mut self, offset: u64, bytes: &[u8]) {
         self.bytes += to_u64(bytes.len());
         let mut rest = bytes;
-        if let Some((start, piece)) = self.pieces.range_mut(..offset).next_back()
-            && *start + to_u64(piece.len()) == offset
-        {
-            let length = rest.len().min(PIECE_MAX_BYTES.saturating_sub(piece.len()));
-            piece.extend_from_slice(&rest[..length]);
-            rest = &rest[length..];
+        if let Some((start, piece)) = self.pieces.range_mut(..offset).next_back() {
+            if *start + to_u64(piece.len()) == offset {
+                let length = rest.len().min(PIECE_MAX_BYTES.saturating_sub(piece.len()));
+                piece.extend_from_slice(&rest[..length]);
+                rest = &rest[length..];
+            }
         }
         let mut at = offset + to_u64(bytes.len() - rest.len());
         for piece in rest.chunks(PIECE_MAX_BYTES) {

@@ -43,10 +43,10 @@ impl Reader {
     ) -> Result<FileBytes, FsError> {
         let _stops = self.core.pool().stop_on_panic();
         let _entry = file.inode().data.shared();
-        if length >= FETCHED_BYTES_MIN
-            && let Some(parts) = self.fetched(file, offset, length)
-        {
-            return Ok(FileBytes(Memory::Fetched(parts)));
+        if length >= FETCHED_BYTES_MIN {
+            if let Some(parts) = self.fetched(file, offset, length) {
+                return Ok(FileBytes(Memory::Fetched(parts)));
+            }
         }
         let mut buffer = Buffer::new(length);
         let length = self.read_inside(file, offset, &mut buffer)?;
@@ -86,7 +86,7 @@ impl Reader {
         let is_inside = extent.start <= range.start && range.end <= extent.contents_end();
         let address = address + range.start.checked_sub(extent.start).filter(|_| is_inside)?;
         let sector = self.core.sector();
-        (address.is_aligned(sector) && (range.end - range.start).is_multiple_of(sector)).then_some(address)
+        (address.is_aligned(sector) && (range.end - range.start) % sector == 0).then_some(address)
     }
 
     /// Bytes that were fetched, if they are right, and their checksums can be had.

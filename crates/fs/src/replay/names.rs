@@ -60,10 +60,10 @@ impl<'a> Replay<'a> {
         while let Some((key, data)) = cursor.item().filter(|(key, _)| {
             (key.objectid, key.item_type) == (directory, KeyType::DIR_INDEX) && key.offset() <= *range.end()
         }) {
-            if let Ok(Item::DirIndex(mut entries)) = Item::parse(&key, data)
-                && let Some(Ok(entry)) = entries.next()
-            {
-                found.push((key.offset(), entry.name.to_vec(), entry.header.location));
+            if let Ok(Item::DirIndex(mut entries)) = Item::parse(&key, data) {
+                if let Some(Ok(entry)) = entries.next() {
+                    found.push((key.offset(), entry.name.to_vec(), entry.header.location));
+                }
             }
             cursor.next()?;
         }

@@ -103,7 +103,7 @@ fn keep_up(filesystem: &Filesystem, running: &AtomicUsize) {
     while running.load(Ordering::Relaxed) > 0 {
         round += 1;
         filesystem.background_step().expect("works");
-        if round.is_multiple_of(3) {
+        if round % 3 == 0 {
             filesystem.sync().expect("works");
         } else {
             filesystem.commit().expect("works");

@@ -54,10 +54,10 @@ impl Adapter {
 
     /// Answers a request for attributes. The kernel names a handle before write(2), and not for stat(2).
     pub(super) fn attributes(&self, node: u64, handle: Option<u64>, reply: Reply<kind::Attributes>) {
-        if let Some(handle) = handle.filter(|_| self.operations.refusals.has(node))
-            && let Some(error) = self.operations.refusals.error_for(node, handle)
-        {
-            return reply.error(error);
+        if let Some(handle) = handle.filter(|_| self.operations.refusals.has(node)) {
+            if let Some(error) = self.operations.refusals.error_for(node, handle) {
+                return reply.error(error);
+            }
         }
         match self.operations.nodes.stat(node) {
             Ok(stat) if handle.is_none() && self.may_lack_pages(&stat) => {

@@ -56,8 +56,7 @@ impl Adapter {
                     return;
                 }
                 let range = offset..offset.saturating_add(length);
-                let allocated =
-                    operations.contents.allocate(caller, node, handle, &range, mode.cast_signed());
+                let allocated = operations.contents.allocate(caller, node, handle, &range, mode as i32);
                 reply.settle(allocated, |reply, ()| reply.done());
             }
             FileOperation::Seek { handle, offset, whence, reply } => {

@@ -31,7 +31,7 @@ impl Adapter {
                 reply.settle(operations.xattrs.names(node), |reply, names| reply.value(&names));
             }
             InodeOperation::SetXattr { name, value, flags, drops_set_group_id, reply } => {
-                let xattr = Xattr { name, value, flags: flags.cast_signed(), drops_set_group_id };
+                let xattr = Xattr { name, value, flags: flags as i32, drops_set_group_id };
                 let set = operations.xattrs.set(caller, node, &xattr);
                 reply.settle(set, |reply, ()| reply.done());
             }

@@ -79,12 +79,14 @@ impl Invalidations {
 
     /// Makes the kernel drop the allocated size of a file, if it was told another.
     pub(super) fn correct_attributes(&self, node: u64) {
-        if let Some(cache) = self.cache.get()
-            && self.recent_writes.is_told(node)
-            && let Ok(stat) = self.nodes.stat(node)
-            && self.recent_writes.begin_correction(node, stat.blocks, Instant::now())
-        {
-            cache.attributes_changed(node);
+        if let Some(cache) = self.cache.get() {
+            if self.recent_writes.is_told(node) {
+                if let Ok(stat) = self.nodes.stat(node) {
+                    if self.recent_writes.begin_correction(node, stat.blocks, Instant::now()) {
+                        cache.attributes_changed(node);
+                    }
+                }
+            }
         }
     }
 

@@ -127,10 +127,10 @@ impl Nodes {
 
     /// Keeps an inode whose name has gone, if that was its last one.
     pub(super) fn keep_nameless(&self, left: Option<Leaving>) {
-        if let Some(Leaving { node, hold }) = left
-            && self.filesystem.attributes(hold.id()).is_ok_and(|attributes| attributes.nlink == 0)
-        {
-            self.keep(node, hold);
+        if let Some(Leaving { node, hold }) = left {
+            if self.filesystem.attributes(hold.id()).is_ok_and(|attributes| attributes.nlink == 0) {
+                self.keep(node, hold);
+            }
         }
     }
 

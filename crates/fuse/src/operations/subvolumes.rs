@@ -250,7 +250,7 @@ impl Subvolumes {
         };
         let name = subvolume.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let created = Time {
-            seconds: subvolume.created.seconds.cast_unsigned(),
+            seconds: subvolume.created.seconds as u64,
             nanoseconds: subvolume.created.nanoseconds,
             padding: 0,
         };

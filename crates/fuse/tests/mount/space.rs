@@ -100,7 +100,7 @@ fn freed_space_is_discarded_in_the_background() {
 
 /// The contents as they are in the file, past the page cache.
 fn read_directly(path: &Path) -> Vec<u8> {
-    let direct = OFlags::DIRECT.bits().cast_signed();
+    let direct = OFlags::DIRECT.bits() as i32;
     let mut file = OpenOptions::new().read(true).custom_flags(direct).open(path).expect("open");
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).expect("read");

@@ -134,7 +134,7 @@ fn make(number: u64, version: u64, package: &Package, pool: &Contents) -> Vec<u8
     ["./", "./usr/", "./usr/share/", &home].iter().for_each(|name| data.directory(name));
     for (file, &length) in package.lengths.iter().enumerate() {
         let folder = file / FILES_PER_DIRECTORY;
-        if file.is_multiple_of(FILES_PER_DIRECTORY) {
+        if file % FILES_PER_DIRECTORY == 0 {
             data.directory(&format!("{home}{folder}/"));
         }
         data.file(&format!("{home}{folder}/{file}"), pool.bytes(length, number + version));

@@ -45,7 +45,7 @@ pub(super) fn overwrites(place: &Path, options: &RunOptions) -> io::Result<Vec<P
         for number in 0..options.count {
             let begin = Instant::now();
             file.write_all_at(&bytes, random.below(length / BLOCK_BYTES) * BLOCK_BYTES)?;
-            if (number + 1).is_multiple_of(SYNC_EACH) {
+            if (number + 1) % SYNC_EACH == 0 {
                 file.sync_data()?;
             }
             done.add(BLOCK_BYTES, begin);

@@ -156,7 +156,7 @@ fn requests(
             if !written.iter().any(|(open, _)| *open == number) {
                 written.push((number, file.try_clone()?));
             }
-            if (done.operations + 1).is_multiple_of(FSYNC_EACH) {
+            if (done.operations + 1) % FSYNC_EACH == 0 {
                 written.drain(..).try_for_each(|(_, file)| file.sync_all())?;
             }
         }

@@ -14,7 +14,7 @@ pub(super) fn path(directory: &Path, number: u64) -> PathBuf {
 
 /// Makes the directory of a file, if the file is the first one of it.
 pub(super) fn make_folder(directory: &Path, number: u64) -> io::Result<()> {
-    if number.is_multiple_of(PER_FOLDER) {
+    if number % PER_FOLDER == 0 {
         fs::create_dir(directory.join((number / PER_FOLDER).to_string()))?;
     }
     Ok(())

@@ -34,7 +34,7 @@ fn unpack(root: &Path, options: &RunOptions) -> io::Result<Done> {
     let mut done = Done::default();
     let mut folder = root.to_owned();
     for number in 0..options.count {
-        if number.is_multiple_of(FILES_PER_DIRECTORY) {
+        if number % FILES_PER_DIRECTORY == 0 {
             folder = directory(root, number / FILES_PER_DIRECTORY);
             fs::create_dir(&folder)?;
         }

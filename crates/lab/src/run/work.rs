@@ -64,7 +64,7 @@ pub(super) fn files(place: &Path, options: &RunOptions) -> io::Result<Vec<Phase>
     };
     let create = |job: u64| {
         each(job, &|folder, number| {
-            if number.is_multiple_of(FILES_PER_DIRECTORY) {
+            if number % FILES_PER_DIRECTORY == 0 {
                 fs::create_dir(folder)?;
             }
             File::create(folder.join(number.to_string())).map(drop)

@@ -91,13 +91,13 @@ fn check_geometry(chunk: &Chunk<'_>) -> Result<(), Defect> {
         let least = attributes.devs_min.into();
         return Err(Defect::expected("too few stripes for the chunk's profile", least, stripes.into()));
     }
-    if profile == Profile::Raid10 && (sub_stripes != 2 || !stripes.is_multiple_of(2)) {
+    if profile == Profile::Raid10 && (sub_stripes != 2 || stripes % 2 != 0) {
         return Err(Defect::new("stripes of raid10 chunk are not in pairs", stripes.into()));
     }
     // With its least number of stripes it has one for data.
     let data_stripes = u64::from((stripes / attributes.ncopies).saturating_sub(attributes.nparity));
     let length = chunk.header.length.get();
-    if data_stripes == 0 || !length.is_multiple_of(data_stripes) {
+    if data_stripes == 0 || length % data_stripes != 0 {
         return Err(Defect::new("length of chunk is no multiple of its stripes", length));
     }
     check_stripes(chunk, length / data_stripes)

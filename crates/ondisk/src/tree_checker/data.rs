@@ -9,7 +9,7 @@ pub(super) fn check_csums(place: ItemPlace<'_>, key: &Key, sums: &[u8]) -> Resul
         return Err(Defect::new("objectid of checksums", key.objectid.get()));
     }
     let size = place.context.checksum_type.size();
-    if sums.is_empty() || !sums.len().is_multiple_of(size) {
+    if sums.is_empty() || sums.len() % size != 0 {
         return Err(Defect::new("size of checksum item is not of whole checksums", to_u64(sums.len())));
     }
     let length = |sums: &[u8]| to_u64(sums.len() / size) * place.sectorsize();

@@ -275,7 +275,7 @@ impl<'a> ItemPlace<'a> {
 
     /// Returns true if an extent can begin at this address.
     fn is_aligned(&self, address: u64) -> bool {
-        address.is_multiple_of(self.sectorsize())
+        address % self.sectorsize() == 0
     }
 
     /// The end of what begins at `start`, if both are multiples of the sectorsize, there is something between

@@ -268,7 +268,7 @@ fn assert_right(devices: &[DeviceSummary], request: &ChunkRequest) {
     let data_stripes =
         plan.stripes.len() as u64 / u64::from(attributes.ncopies) - u64::from(attributes.nparity);
     assert_eq!(plan.chunk_bytes, plan.stripe_bytes * data_stripes);
-    assert!(plan.stripe_bytes.is_multiple_of(STRIP_BYTES) && plan.stripe_bytes >= 1 << 20);
+    assert!(plan.stripe_bytes % STRIP_BYTES == 0 && plan.stripe_bytes >= 1 << 20);
 
     // The order in which devices are given does not matter.
     let mut reversed = devices.to_vec();

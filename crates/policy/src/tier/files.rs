@@ -305,10 +305,10 @@ impl Survey {
         if wish.worth(border) > known.worth(border) {
             *known = wish;
         }
-        if self.extents.len() > self.window
-            && let Some((last, _)) = self.extents.pop_last()
-        {
-            self.behind = Some(last);
+        if self.extents.len() > self.window {
+            if let Some((last, _)) = self.extents.pop_last() {
+                self.behind = Some(last);
+            }
         }
     }
 }

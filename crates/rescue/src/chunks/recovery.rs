@@ -531,8 +531,7 @@ impl ChunkRecovery {
 
     /// Opens the pool with the new tree, and sees whether it has the chunks.
     fn judge(&self, devices: &[Arc<dyn WritableDevice>]) -> Result<(), RescueError> {
-        let devices =
-            devices.iter().map(|device| Arc::<dyn WritableDevice>::clone(device) as Arc<dyn Device>);
+        let devices = devices.iter().map(|device| Arc::clone(device).share_device());
         self.judge_readable(devices.collect())
     }
 

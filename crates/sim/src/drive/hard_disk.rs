@@ -397,9 +397,8 @@ impl HardDisk {
         let is_done = self.reads.is_empty() && self.writes.is_empty() && self.cache.is_empty();
         let Some(id) = self.flush.take_if(|_| is_done) else { return false };
         self.answers.add(self.now_ns + self.parameters.command_ns, id);
-        while self.flush.is_none()
-            && let Some(request) = self.held.pop_front()
-        {
+        while self.flush.is_none() {
+            let Some(request) = self.held.pop_front() else { break };
             self.take(request);
         }
         true

@@ -93,7 +93,7 @@ impl Model {
         if length == 0 {
             return Ok(());
         }
-        let aligned = |value: u64| value.is_multiple_of(SECTOR_BYTES);
+        let aligned = |value: u64| value % SECTOR_BYTES == 0;
         let from_end = end_of(from_offset, length)?;
         let to_end = end_of(to_offset, length)?;
         if !aligned(from_offset) || !aligned(to_offset) || from_end > source_size {
@@ -149,7 +149,7 @@ impl Model {
 }
 
 /// The largest size of a file, in bytes.
-const SIZE_MAX: u64 = i64::MAX.cast_unsigned();
+const SIZE_MAX: u64 = i64::MAX as u64;
 
 fn end_of(offset: u64, length: u64) -> Result<u64, Errno> {
     offset.checked_add(length).filter(|end| *end <= SIZE_MAX).ok_or(Errno::FileTooLarge)

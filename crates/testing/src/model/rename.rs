@@ -110,10 +110,10 @@ impl Model {
             return Err(Errno::NotEmpty);
         }
         // The root of a subvolume is never replaced, be it empty.
-        if let Some(other) = other
-            && (matches!(other, Child::Subvolume(_)) || !self.is_empty(directory, other))
-        {
-            return Err(Errno::NotEmpty);
+        if let Some(other) = other {
+            if (matches!(other, Child::Subvolume(_)) || !self.is_empty(directory, other)) {
+                return Err(Errno::NotEmpty);
+            }
         }
         self.put(directory, to, old.child);
         if let Some(other) = other {

@@ -111,7 +111,7 @@ impl<T: Target> Side<T> {
             Disagreement { step: self.step, kind: Some(format!("{name}: {answers}")), what }
         };
         let _ = apply_both(&mut self.model, &mut self.target, operation).map_err(disagree)?;
-        let is_due = self.compare_every > 0 && self.step.is_multiple_of(self.compare_every);
+        let is_due = self.compare_every > 0 && self.step % self.compare_every == 0;
         if is_due || *operation == Operation::Remount { self.end() } else { Ok(()) }
     }
 
@@ -135,11 +135,11 @@ pub fn apply_both(
     let answer = target.apply(operation);
     if let (Some(before), Err(Errno::NoSpace)) = (before, answer) {
         *model = before;
-        if let (true, Some(path)) = (operation.changes_contents(), operation.path())
-            && let Some(bytes) = target.contents(path)
-        {
-            // A file that can't be written any more was not written either.
-            let _ = model.adopt(path, &bytes);
+        if let (true, Some(path)) = (operation.changes_contents(), operation.path()) {
+            if let Some(bytes) = target.contents(path) {
+                // A file that can't be written any more was not written either.
+                let _ = model.adopt(path, &bytes);
+            }
         }
         return Ok(answer);
     }

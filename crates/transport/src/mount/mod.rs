@@ -52,10 +52,10 @@ const BLOCK_BYTES: &str = "4096";
 /// # Errors
 /// The mount, as [`MountError`] says.
 pub fn connect(mountpoint: &Path, options: &MountOptions) -> Result<Connection, MountError> {
-    if !options.auto_unmount
-        && let Some(device) = mount_directly(mountpoint, options)?
-    {
-        return Ok(Connection { device, guard: None });
+    if !options.auto_unmount {
+        if let Some(device) = mount_directly(mountpoint, options)? {
+            return Ok(Connection { device, guard: None });
+        }
     }
     // Before the mount, so that there is none without it. Dropped without one, it does nothing.
     let needs_shell = options.auto_unmount && !helper_unmounts(options);

@@ -145,11 +145,11 @@ impl Desk {
 
     /// An answer that comes later is another thread's.
     fn pass_on(&self, mut state: MutexGuard<'_, State>) {
-        if state.is_later
-            && let Place::Here(slot) = std::mem::take(&mut state.slot)
-        {
-            drop(state);
-            self.crew.answered_later(slot);
+        if state.is_later {
+            if let Place::Here(slot) = std::mem::take(&mut state.slot) {
+                drop(state);
+                self.crew.answered_later(slot);
+            }
         }
     }
 

@@ -91,14 +91,15 @@ impl<'p> Accounting<'p> {
             }
             let before = old.extent(at)?.map(|found| with_copies(found, &changed.copies));
             let after = new.extent(at)?;
-            if let (Some(before), Some(after)) = (&before, &after)
-                && before.extent == after.extent
-            {
-                if before.by != after.by {
-                    waiting.extend(below(&new, &after.extent)?.into_iter().filter(|at| !seen.contains(at)));
-                    add(&mut sums, counted(at), after.extent.length, (&before.by, &after.by));
+            if let (Some(before), Some(after)) = (&before, &after) {
+                if before.extent == after.extent {
+                    if before.by != after.by {
+                        waiting
+                            .extend(below(&new, &after.extent)?.into_iter().filter(|at| !seen.contains(at)));
+                        add(&mut sums, counted(at), after.extent.length, (&before.by, &after.by));
+                    }
+                    continue;
                 }
-                continue;
             }
             let nobody = Arc::default();
             if let Some(before) = before {

@@ -184,10 +184,10 @@ impl<'e, 'p> Reach<'e, 'p> {
             let item = Item::parse(&key, data).map_err(|defect| TreeError::item(id, key, defect))?;
             if place.is_of(&key, &item, extent.start) {
                 let leaf = cursor.leaf().map(|(leaf, _)| (leaf.header().bytenr, leaf.generation()));
-                if let Some((at, generation)) = leaf.filter(|leaf| seen.replace(leaf.0) != Some(leaf.0))
-                    && generation <= subvolume.last_snapshot
-                {
-                    found.extend(self.reaching_in(&subvolume, id, at, depth + 1)?.iter());
+                if let Some((at, generation)) = leaf.filter(|leaf| seen.replace(leaf.0) != Some(leaf.0)) {
+                    if generation <= subvolume.last_snapshot {
+                        found.extend(self.reaching_in(&subvolume, id, at, depth + 1)?.iter());
+                    }
                 }
             }
             cursor.next()?;

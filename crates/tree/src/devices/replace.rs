@@ -51,7 +51,7 @@ impl<'p> Devices<'p> {
         devid: DevId,
         target: &Arc<dyn WritableDevice>,
     ) -> Result<Replacing<'p>, TreeError> {
-        let started = self.transactions.now().sec.get().cast_unsigned();
+        let started = self.transactions.now().sec.get() as u64;
         let copies =
             self.store.volume().begin_replacement(devid, target).ok_or(TreeError::NoDevice(devid))?;
         Ok(Replacing { copies, devices: self, started })
@@ -69,7 +69,7 @@ impl Replacing<'_> {
         let devid = copies.devid();
         // Little is left to be done with everything else waiting.
         transactions.commit()?;
-        let stopped = transactions.now().sec.get().cast_unsigned();
+        let stopped = transactions.now().sec.get() as u64;
         let item = DevReplaceItem {
             src_devid: devid,
             cursor_left: U64::new(0),

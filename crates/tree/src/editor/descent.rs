@@ -52,10 +52,10 @@ impl Held {
     /// Reads a block that was missed, with the tree unlocked. One that can't be read is an error only if the tree
     /// still wants it: it may have been given up meanwhile.
     pub(super) fn read<B: Blocks>(&mut self, blocks: &B, wanted: NodeExpectation) -> Result<(), TreeError> {
-        if let Some((before, error)) = self.failed.take()
-            && (before.bytenr, before.generation) == (wanted.bytenr, wanted.generation)
-        {
-            return Err(error);
+        if let Some((before, error)) = self.failed.take() {
+            if (before.bytenr, before.generation) == (wanted.bytenr, wanted.generation) {
+                return Err(error);
+            }
         }
         match blocks.read(&wanted) {
             Ok(node) => self.nodes.push(node),

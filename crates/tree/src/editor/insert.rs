@@ -144,14 +144,15 @@ impl<B: Blocks> Edit<'_, B> {
 
     /// Moves slots until the left one of two blocks has `slots` of them.
     fn redraw(&mut self, left: Logical, right: Logical, slots: usize) {
-        let [Some(left), Some(right)] = self.state.dirty.get_disjoint_mut([&left, &right]) else {
-            unreachable!("both blocks are dirty");
-        };
-        let (left, right) = (Arc::make_mut(left), Arc::make_mut(right));
+        let dirty = &mut self.state.dirty;
+        let mut taken = dirty.remove(&right).expect("both blocks are dirty");
+        let left = Arc::make_mut(dirty.get_mut(&left).expect("both blocks are dirty"));
+        let right_node = Arc::make_mut(&mut taken);
         match slots.checked_sub(left.len()) {
-            Some(more) => left.take(left.len(), right, 0..more),
-            None => right.take(0, left, slots..left.len()),
+            Some(more) => left.take(left.len(), right_node, 0..more),
+            None => right_node.take(0, left, slots..left.len()),
         }
+        dirty.insert(right, taken);
     }
 
     /// Tells a parent the first key of a child, or of what will be first in it.

@@ -114,11 +114,13 @@ impl<B: Blocks> Edit<'_, B> {
         };
         let own = self.path.steps[level].at;
         let (left, right) = if other_slot == slot { (other, own) } else { (own, other) };
-        let [Some(target), Some(source)] = self.state.dirty.get_disjoint_mut([&left, &right]) else {
-            unreachable!("both blocks are dirty");
-        };
-        let (target, source) = (Arc::make_mut(target), Arc::make_mut(source));
-        target.take(target.len(), source, 0..source.len());
+        let dirty = &mut self.state.dirty;
+        let mut source = dirty.remove(&right).expect("both blocks are dirty");
+        let (target, taken) =
+            (dirty.get_mut(&left).expect("both blocks are dirty"), Arc::make_mut(&mut source));
+        let target = Arc::make_mut(target);
+        target.take(target.len(), taken, 0..taken.len());
+        dirty.insert(right, source);
         self.forget(right);
         self.remove_child(up, slot + 1);
         Ok(true)

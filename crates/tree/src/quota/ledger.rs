@@ -144,10 +144,10 @@ impl Ledger {
     fn above(&self, id: QgroupId) -> BTreeSet<QgroupId> {
         let (mut found, mut waiting) = (BTreeSet::new(), vec![id]);
         while let Some(id) = waiting.pop() {
-            if let Some(group) = self.groups.get(&id)
-                && found.insert(id)
-            {
-                waiting.extend(&group.parents);
+            if let Some(group) = self.groups.get(&id) {
+                if found.insert(id) {
+                    waiting.extend(&group.parents);
+                }
             }
         }
         found

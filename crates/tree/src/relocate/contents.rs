@@ -121,11 +121,12 @@ impl Relocator<'_> {
             let (first, last) = (KeyType::EXTENT_DATA, KeyType::EXTENT_DATA);
             let (first, last) = (Key::first_of(*file, first), Key::last_of(*file, last));
             transaction.remove_range(&tree, &first, &last, |key, data| {
-                if let Ok(Item::FileExtent(FileExtent::OnDisk { extent, .. })) = Item::parse(key, data)
-                    && extent.disk_bytenr.get() != 0
-                {
-                    let range = DataRange { start: extent.disk_bytenr, length: extent.disk_num_bytes.get() };
-                    extents.push((range, key.offset().wrapping_sub(extent.offset.get())));
+                if let Ok(Item::FileExtent(FileExtent::OnDisk { extent, .. })) = Item::parse(key, data) {
+                    if extent.disk_bytenr.get() != 0 {
+                        let range =
+                            DataRange { start: extent.disk_bytenr, length: extent.disk_num_bytes.get() };
+                        extents.push((range, key.offset().wrapping_sub(extent.offset.get())));
+                    }
                 }
                 Verdict::Remove
             })?;

@@ -197,14 +197,15 @@ impl<'e, 'p> Planner<'e, 'p> {
                 break;
             }
             let item = Item::parse(&key, data).map_err(|defect| TreeError::item(root, key, defect))?;
-            if let Item::FileExtent(FileExtent::OnDisk { extent, .. }) = item
-                && extent.disk_bytenr == range.start
-                && let Some((leaf, _)) = cursor.leaf()
-            {
-                let at = leaf.header().bytenr;
-                // A leaf that refers in its own name is found by that; here only others count.
-                self.queue.push((at, 0));
-                found += i64::from(!self.is_full_leaf(at)?);
+            if let Item::FileExtent(FileExtent::OnDisk { extent, .. }) = item {
+                if extent.disk_bytenr == range.start {
+                    if let Some((leaf, _)) = cursor.leaf() {
+                        let at = leaf.header().bytenr;
+                        // A leaf that refers in its own name is found by that; here only others count.
+                        self.queue.push((at, 0));
+                        found += i64::from(!self.is_full_leaf(at)?);
+                    }
+                }
             }
             cursor.next()?;
         }

@@ -286,10 +286,10 @@ fn repoint(held: &Held, place: Logical, generation: Generation, places: &Places)
         if is_inline {
             continue;
         }
-        if let Ok((extent, _)) = FileExtentRef::mut_from_prefix(&mut data[size_of::<FileExtentHeader>()..])
-            && let Some(place) = places.data.get(&extent.disk_bytenr)
-        {
-            extent.disk_bytenr = *place;
+        if let Ok((extent, _)) = FileExtentRef::mut_from_prefix(&mut data[size_of::<FileExtentHeader>()..]) {
+            if let Some(place) = places.data.get(&extent.disk_bytenr) {
+                extent.disk_bytenr = *place;
+            }
         }
     }
     node

@@ -150,12 +150,13 @@ impl Space {
                     }
                 }
                 for spares in [true, false] {
-                    if unknown.is_none()
-                        && let Some(span) =
+                    if unknown.is_none() {
+                        if let Some(span) =
                             state.take_data((content, ranks), (least, most), hint, self.sectorsize, spares)
-                    {
-                        self.note_taken(&mut state, content, span);
-                        return Ok(span);
+                        {
+                            self.note_taken(&mut state, content, span);
+                            return Ok(span);
+                        }
                     }
                 }
                 unknown.or_else(|| state.next_unknown(content, ranks))

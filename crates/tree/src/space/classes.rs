@@ -102,10 +102,10 @@ impl State {
         }
         let is_for_bulk = matches!(place, DataPlace::Bulk | DataPlace::Class(PlacementClass::Bulk, _));
         let mut steps = Vec::with_capacity(usize::from(end - first) + 2);
-        if let DataPlace::Class(_, rank) = place
-            && (first..end).contains(&rank)
-        {
-            steps.push(Ranks { first: rank, last: rank });
+        if let DataPlace::Class(_, rank) = place {
+            if (first..end).contains(&rank) {
+                steps.push(Ranks { first: rank, last: rank });
+            }
         }
         match content == Content::FastData && is_for_bulk {
             // Bulk data keeps off the fastest for as long as it can.

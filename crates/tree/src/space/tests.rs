@@ -144,7 +144,7 @@ impl World {
         transaction.insert(&tree, &key, &[header.as_bytes(), body.as_bytes()].concat())?;
         transaction.references().add_data(range, &reference, true);
         extent.keep();
-        self.account(&transaction, range.length.cast_signed());
+        self.account(&transaction, range.length as i64);
         drop(transaction);
         self.extents.push(Some(range));
         Ok(range.length)
@@ -157,7 +157,7 @@ impl World {
         let tree = self.pool.tree(RootId::FS_TREE).expect("is there");
         assert!(transaction.remove(&tree, &key)?);
         transaction.references().drop_data(range, &reference);
-        self.account(&transaction, -range.length.cast_signed());
+        self.account(&transaction, -(range.length as i64));
         self.extents[index] = None;
         Ok(())
     }

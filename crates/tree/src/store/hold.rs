@@ -29,10 +29,10 @@ impl<'p> FreedSpaceHold<'p> {
 impl Drop for FreedSpaceHold<'_> {
     fn drop(&mut self) {
         let _stops = self.store.stop_on_panic();
-        if let Some(number) = self.number
-            && let Some(keeper) = self.store.freed.get()
-        {
-            keeper.leave(self.store, number);
+        if let Some(number) = self.number {
+            if let Some(keeper) = self.store.freed.get() {
+                keeper.leave(self.store, number);
+            }
         }
     }
 }

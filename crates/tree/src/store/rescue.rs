@@ -64,10 +64,10 @@ impl Store {
             Err(error) => return Err(error),
         };
         if !uses_backups {
-            if error.lacks_devices()
-                && let Some(lost) = self.volume().lost_metadata()
-            {
-                return Err(lost.into());
+            if error.lacks_devices() {
+                if let Some(lost) = self.volume().lost_metadata() {
+                    return Err(lost.into());
+                }
             }
             return Err(self.with_advice(error, has_chunks, &backups));
         }

@@ -95,8 +95,10 @@ impl ReconnectGuard for PlaceGuard {
         let refused = |why| Err(ReconnectError::Refused { why });
         let (claim, name) = (&self.claim, device.name());
         let is_released = claim.is_released.load(Relaxed);
-        if !is_released && let Err(lost) = claim.check() {
-            return refused(lost.to_string());
+        if !is_released {
+            if let Err(lost) = claim.check() {
+                return refused(lost.to_string());
+            }
         }
         match read(device)? {
             LeasePlace::Record(found) if self.identity.is_of(&found) => {

@@ -101,7 +101,7 @@ pub fn find_leases<'d>(devices: impl IntoIterator<Item = &'d dyn Device>) -> Vec
 /// [`VolumeError::Held`].
 pub fn check_leases(devices: &[Arc<dyn WritableDevice>], options: &LeaseOptions) -> Result<(), VolumeError> {
     let place = |device: &Arc<dyn WritableDevice>| {
-        let identity = identity_of(device.as_ref() as &dyn Device)?;
+        let identity = identity_of(device.as_device())?;
         Some(Place { identity, device: Arc::clone(device) })
     };
     let places: Vec<Place> = devices.iter().filter_map(place).collect();
@@ -116,7 +116,7 @@ pub fn check_leases(devices: &[Arc<dyn WritableDevice>], options: &LeaseOptions)
 pub fn break_leases(devices: &[Arc<dyn WritableDevice>]) -> Result<Vec<LeaseFound>, DeviceError> {
     let mut broken = Vec::new();
     for device in devices {
-        let found = find_leases([device.as_ref() as &dyn Device]);
+        let found = find_leases([device.as_device()]);
         for found in found.into_iter().filter(|found| found.record.is_held()) {
             let mut record = found.record;
             record.set_held(false);

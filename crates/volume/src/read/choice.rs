@@ -188,10 +188,10 @@ impl Pool {
         let device = &self.devices[place.device];
         let physical = place.physical.get().saturating_add(run.stripe_offset);
         let mut load = device.load.facts(device.device.as_deref(), physical, now);
-        if self.choosing.asks_host
-            && let Some(there) = device.device.as_deref()
-        {
-            load.in_flight = load.in_flight.saturating_add(device.load.foreign(there, now));
+        if self.choosing.asks_host {
+            if let Some(there) = device.device.as_deref() {
+                load.in_flight = load.in_flight.saturating_add(device.load.foreign(there, now));
+            }
         }
         load
     }
@@ -227,13 +227,12 @@ impl Pool {
         let is_fickle = active.is_fickle() && chunk.has_mirrors();
         let (at, run) = (chunk.start.get() + offset, &piece.run);
         let mut way = piece.way;
-        if is_fickle
-            && active == ReadPolicy::Auto
-            && piece.prefetched.is_none()
-            && let Some(before) = self.prefetched_before(chunk, offset)
-            && self.is_fit(chunk, run, before)
-        {
-            way = before;
+        if is_fickle && active == ReadPolicy::Auto && piece.prefetched.is_none() {
+            if let Some(before) = self.prefetched_before(chunk, offset) {
+                if self.is_fit(chunk, run, before) {
+                    way = before;
+                }
+            }
         }
         let Some((device, physical)) = self.direct_place(chunk, run, way) else { return };
         let there = self.devices[device].device.as_ref().filter(|_| is_long);

@@ -87,7 +87,7 @@ impl Volume {
         let context = self.tree_context();
         let refuse = |why| Err(ReadError::Request { logical, length, why });
         let sector_bytes = u64::from(context.sectorsize);
-        if !logical.is_aligned(sector_bytes) || !length.is_multiple_of(sector_bytes) {
+        if !logical.is_aligned(sector_bytes) || length % sector_bytes != 0 {
             return refuse("not of whole sectors");
         }
         if logical.checked_add(length).is_none() {
@@ -207,10 +207,10 @@ impl Pool {
                 self.recover_sector(chunk, offset, sector, data, expected, Some((piece.way, attempt)))?;
             }
         }
-        if let Some(locks) = expected.repair
-            && all_right
-        {
-            self.repair(locks, chunk, offset, piece.way, failed, buffer);
+        if let Some(locks) = expected.repair {
+            if all_right {
+                self.repair(locks, chunk, offset, piece.way, failed, buffer);
+            }
         }
         Ok(())
     }
@@ -241,10 +241,10 @@ impl Pool {
             match result {
                 Ok(()) => {
                     self.count_recovered(&attempts);
-                    if let Some(locks) = expected.repair
-                        && expected.is_known(sector)
-                    {
-                        self.repair(locks, chunk, offset, way, &bad_ways, data);
+                    if let Some(locks) = expected.repair {
+                        if expected.is_known(sector) {
+                            self.repair(locks, chunk, offset, way, &bad_ways, data);
+                        }
                     }
                     return Ok(());
                 }

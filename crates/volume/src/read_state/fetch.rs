@@ -105,12 +105,12 @@ impl Part {
             waiter.wait();
         }
         let mut state = self.fetch.0.lock();
-        if matches!(*state, State::UnderWay(_))
-            && let State::UnderWay(pending) = std::mem::replace(&mut *state, State::Failed)
-        {
-            match pending.wait() {
-                Ok(answer) => *state = State::Answered(Arc::new(answer)),
-                Err(error) => tracing::debug!("{error}"),
+        if matches!(*state, State::UnderWay(_)) {
+            if let State::UnderWay(pending) = std::mem::replace(&mut *state, State::Failed) {
+                match pending.wait() {
+                    Ok(answer) => *state = State::Answered(Arc::new(answer)),
+                    Err(error) => tracing::debug!("{error}"),
+                }
             }
         }
         let State::Answered(answer) = &*state else { return Err(()) };

@@ -248,13 +248,15 @@ impl Copying<'_> {
             false => !read.chunk.layout.has_parity(),
         };
         let bytes = bytes.filter(|_| want.is_verifiable() || is_sure);
-        if let Some(bytes) = bytes
-            && read.expected.verify(want, bytes).is_ok()
-        {
-            return self.output.push(at, bytes);
+        if let Some(bytes) = bytes {
+            if read.expected.verify(want, bytes).is_ok() {
+                return self.output.push(at, bytes);
+            }
         }
-        if !asks_source && let Some(bytes) = it.elsewhere(offset, want, length) {
-            return self.output.push(at, &bytes);
+        if !asks_source {
+            if let Some(bytes) = it.elsewhere(offset, want, length) {
+                return self.output.push(at, &bytes);
+            }
         }
         let (own, failure) = match it.stripe_bytes(at, length) {
             Ok(own) => match it.expected.verify(want, &own) {
@@ -264,15 +266,16 @@ impl Copying<'_> {
             Err(failure) => (None, failure),
         };
         it.count_failure(&failure);
-        if asks_source && let Some(bytes) = it.elsewhere(offset, want, length) {
-            it.findings.counts.corrected_errors += 1;
-            return self.output.push(at, &bytes);
+        if asks_source {
+            if let Some(bytes) = it.elsewhere(offset, want, length) {
+                it.findings.counts.corrected_errors += 1;
+                return self.output.push(at, &bytes);
+            }
         }
-        if own.is_none()
-            && !want.is_verifiable()
-            && let Some(bytes) = self.elsewhere_at_rest(offset, want, length)
-        {
-            return self.output.push(at, &bytes);
+        if own.is_none() && !want.is_verifiable() {
+            if let Some(bytes) = self.elsewhere_at_rest(offset, want, length) {
+                return self.output.push(at, &bytes);
+            }
         }
         let it = &mut self.corrector;
         let content = want.content(it.chunk.kind);

@@ -165,7 +165,7 @@ impl Volume {
     ) -> Result<(&'p Arc<Chunk>, u64), WriteError> {
         let refuse = |why| Err(WriteError::Request { logical, length, why });
         let sector_bytes = u64::from(self.tree_context().sectorsize);
-        if !logical.is_aligned(sector_bytes) || !length.is_multiple_of(sector_bytes) {
+        if !logical.is_aligned(sector_bytes) || length % sector_bytes != 0 {
             return refuse("not of whole sectors");
         }
         let chunk = pool.chunks.find(logical).ok_or(WriteError::Unmapped { logical })?;

@@ -198,11 +198,10 @@ impl<'a> Row<'a> {
         let mut pieces: Vec<&Piece<'a>> = self.pieces.iter().collect();
         pieces.retain(|piece| piece.column == column && piece.start < range.end && range.start < piece.end());
         pieces.sort_by_key(|piece| piece.start);
-        if let [piece] = pieces[..]
-            && piece.start == range.start
-            && piece.end() == range.end
-        {
-            return Ok(ColumnPart { bytes: Cow::Borrowed(piece.bytes), is_corrected: false });
+        if let [piece] = pieces[..] {
+            if piece.start == range.start && piece.end() == range.end {
+                return Ok(ColumnPart { bytes: Cow::Borrowed(piece.bytes), is_corrected: false });
+            }
         }
         let mut bytes = vec![0; to_usize(range.end - range.start)];
         let (mut at, mut is_corrected) = (range.start, false);

@@ -125,14 +125,14 @@ pub(crate) fn stop(command: &StopCommand) -> Result<ExitCode> {
     };
     if find("mode") == Some("back") && find("fast_remove") != Some("1") {
         let cleaned = client.send("do_sync=1");
-        if let Err(error) = cleaned
-            && !command.force
-        {
-            let waiting = UsedCache::of(&lines_at(&command.mountpoint)?).map(|cache| cache.waiting());
-            return Err(anyhow!(
-                "cannot clean the cache; with --force it ends as by a crash, and what was flushed stays on the SSD: {error}; {}",
-                waiting.unwrap_or_default()
-            ));
+        if let Err(error) = cleaned {
+            if !command.force {
+                let waiting = UsedCache::of(&lines_at(&command.mountpoint)?).map(|cache| cache.waiting());
+                return Err(anyhow!(
+                    "cannot clean the cache; with --force it ends as by a crash, and what was flushed stays on the SSD: {error}; {}",
+                    waiting.unwrap_or_default()
+                ));
+            }
         }
     }
     let cache = UsedCache::of(&lines_at(&command.mountpoint)?);

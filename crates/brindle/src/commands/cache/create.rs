@@ -133,9 +133,12 @@ pub(crate) fn run(command: &CreateCommand) -> Result<ExitCode> {
     };
     let mirror = command.mirror.as_ref().map(open_ssd).transpose()?;
     if !command.force {
-        check_disk(&*disk)?;
-        [Some(&flash), mirror.as_ref()].into_iter().flatten().try_for_each(|ssd| check_ssd(&**ssd))?;
-        check_sole(&*disk, &[Some(&*flash), mirror.as_deref()].map(|ssd| ssd.map(Device::name)))?;
+        check_disk(disk.as_device())?;
+        [Some(&flash), mirror.as_ref()]
+            .into_iter()
+            .flatten()
+            .try_for_each(|ssd| check_ssd(ssd.as_device()))?;
+        check_sole(disk.as_device(), &[Some(&*flash), mirror.as_deref()].map(|ssd| ssd.map(Device::name)))?;
     }
     let slots = match &mirror {
         None => planned_slots(&*flash, &*disk, &options)?,

@@ -203,7 +203,7 @@ fn show_until_stopped(
 
 /// Carries out a line of the control file.
 fn carry_out(cache: &Cache, line: &[u8]) -> Result<(), Errno> {
-    let line = str::from_utf8(line).map_err(|_| Errno::INVAL)?.trim_end();
+    let line = std::str::from_utf8(line).map_err(|_| Errno::INVAL)?.trim_end();
     let (name, value) = line.split_once('=').ok_or(Errno::INVAL)?;
     cache.change(name, value).map_err(|error| {
         tracing::warn!("{error}");

@@ -24,7 +24,8 @@ pub(super) fn serve(opened: Opened, mountpoint: &Path, is_attached: bool) -> Res
         }
         Target::Write(device) => {
             let [shown, commanded] = [(); 2].map(|()| Arc::clone(&device));
-            let state = move |loop_device: Option<&Path>| status_text(lines(&*shown, false), loop_device);
+            let state =
+                move |loop_device: Option<&Path>| status_text(lines(shown.as_device(), false), loop_device);
             let command = move |line: &[u8]| carry_out(&*commanded, line);
             (device.name().to_owned(), ShownDevice::new(Arc::clone(&device), state, command), Some(device))
         }
@@ -52,7 +53,7 @@ fn lines(device: &dyn Device, is_read_only: bool) -> Vec<(String, String)> {
 
 /// Carries out a line of the control file: the setting of a cache, or `grow=1`.
 fn carry_out(device: &dyn WritableDevice, line: &[u8]) -> Result<(), Errno> {
-    let line = str::from_utf8(line).map_err(|_| Errno::INVAL)?.trim_end();
+    let line = std::str::from_utf8(line).map_err(|_| Errno::INVAL)?.trim_end();
     let (name, value) = line.split_once('=').ok_or(Errno::INVAL)?;
     let done = match (name, value) {
         ("grow", "1") => device.refresh_size().map(drop),

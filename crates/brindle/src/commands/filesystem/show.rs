@@ -170,10 +170,10 @@ impl Shown {
             return Self::of_mount(mounted);
         }
         // Devices that can't be told by their superblocks are told of when they are looked at.
-        if let Some(FoundPool::Mounted(reach, _)) = on_devices(places).ok().and_then(one)
-            && let Some(mounted) = reach.mounted()
-        {
-            return Self::of_mount(mounted);
+        if let Some(FoundPool::Mounted(reach, _)) = on_devices(places).ok().and_then(one) {
+            if let Some(mounted) = reach.mounted() {
+                return Self::of_mount(mounted);
+            }
         }
         let shown = Self::look(places, warn_of_missing)?;
         let names: Vec<String> = shown.devices.iter().map(|device| device.name.clone()).collect();
@@ -286,10 +286,10 @@ fn add_devices(volume: &Volume) {
         let Ok(node) = volume.read_block(expected.bytenr, context.nodesize, check) else { continue };
         pending.extend(node.key_ptrs().iter().map(|pointer| NodeExpectation::child(pointer, node.level())));
         for (key, data) in (0..node.len()).filter_map(|slot| node.item(slot)) {
-            if let Ok(Item::Device(device)) = Item::parse(&key, data)
-                && let Err(error) = volume.add_device(device)
-            {
-                tracing::warn!("{error}");
+            if let Ok(Item::Device(device)) = Item::parse(&key, data) {
+                if let Err(error) = volume.add_device(device) {
+                    tracing::warn!("{error}");
+                }
             }
         }
     }

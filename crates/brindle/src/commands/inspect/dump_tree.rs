@@ -149,10 +149,10 @@ impl<W: Write> Dump<'_, W> {
             }
         }
         self.listed_trees(TreeRoot::root_tree(superblock))?;
-        if let Some(log) = log
-            && !self.is_partial()
-        {
-            self.listed_trees(log)?;
+        if let Some(log) = log {
+            if !self.is_partial() {
+                self.listed_trees(log)?;
+            }
         }
         if self.command.backups && !self.command.json.json {
             print_backups(&mut self.out, superblock)?;

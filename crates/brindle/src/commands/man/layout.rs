@@ -57,18 +57,17 @@ impl Layout {
             self.meaning = None;
             return self.blocks.push(Block::Section(words.to_owned()));
         }
-        if self.meaning == Some(indent)
-            && let Some(Block::Entry(_, meaning)) = self.blocks.last_mut()
-        {
-            return join(meaning, words);
+        if self.meaning == Some(indent) {
+            if let Some(Block::Entry(_, meaning)) = self.blocks.last_mut() {
+                return join(meaning, words);
+            }
         }
         let is_for_shell = indent > 2 && (is_parted || matches!(self.blocks.last(), Some(Block::Lines(_))));
-        if !self.is_examples
-            && !is_for_shell
-            && let Some((term, meaning)) = entry(words)
-        {
-            self.meaning = Some(indent + words.len() - meaning.len());
-            return self.blocks.push(Block::Entry(term.to_owned(), meaning.to_owned()));
+        if !self.is_examples && !is_for_shell {
+            if let Some((term, meaning)) = entry(words) {
+                self.meaning = Some(indent + words.len() - meaning.len());
+                return self.blocks.push(Block::Entry(term.to_owned(), meaning.to_owned()));
+            }
         }
         self.meaning = None;
         if indent > 2 {

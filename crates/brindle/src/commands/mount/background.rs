@@ -4,6 +4,8 @@
 
 use crate::output;
 use anyhow::{Context, Result};
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -20,7 +22,7 @@ pub(crate) fn is_served() -> bool {
 /// Starts the second process with our own arguments; returns when the mount answers, or has failed.
 pub(crate) fn start() -> Result<ExitCode> {
     let failed = "cannot start the process that serves the mount";
-    let (reader, writer) = std::io::pipe().context(failed)?;
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).context(failed)?;
     let program = std::env::current_exe().context(failed)?;
     let mut command = Command::new(program);
     command.args(std::env::args_os().skip(1)).env(SERVED, "1");
@@ -29,7 +31,7 @@ pub(crate) fn start() -> Result<ExitCode> {
     let mut child = command.spawn().context(failed)?;
     // The command holds the other end of the pipe; only without it does the pipe end with the process.
     drop(command);
-    for line in BufReader::new(reader).split(b'\n') {
+    for line in BufReader::new(File::from(reader)).split(b'\n') {
         let line = line.context(failed)?;
         if line == READY.as_bytes() {
             return Ok(ExitCode::SUCCESS);

@@ -295,14 +295,14 @@ fn is_root() -> bool {
 fn unmount_on_signal(mut signals: Signals, handle: UnmountHandle) {
     std::thread::spawn(move || {
         let mut arrived = signals.forever();
-        if arrived.next().is_some()
-            && let Err(error) = handle.unmount()
-        {
-            tracing::warn!("{error}; it disappears now, and ends with its last user");
-            if let Err(error) = handle.detach() {
-                tracing::warn!("{error}");
+        if arrived.next().is_some() {
+            if let Err(error) = handle.unmount() {
+                tracing::warn!("{error}; it disappears now, and ends with its last user");
+                if let Err(error) = handle.detach() {
+                    tracing::warn!("{error}");
+                }
+                sync(&handle);
             }
-            sync(&handle);
         }
         if arrived.next().is_some() {
             sync(&handle);

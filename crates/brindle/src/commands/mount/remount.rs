@@ -65,14 +65,13 @@ pub(super) fn run(lists: &[String], place: &Path) -> Result<ExitCode> {
         Err(error) => return Err(error).with_context(|| format!("cannot remount {given}")),
     }
     // The kernel has handed over all that it had: now the server makes it durable.
-    if is_read_only
-        && server.is_writable != 0
-        && let Err(error) = mounted.set_setting("read_only", "true")
-    {
-        mount_remount(&path, wanted.flags - MountFlags::RDONLY, c"").ok();
-        return Err(error).with_context(|| {
-            format!("{given}: is not remounted read-only; a balance or the like may be running")
-        });
+    if is_read_only && server.is_writable != 0 {
+        if let Err(error) = mounted.set_setting("read_only", "true") {
+            mount_remount(&path, wanted.flags - MountFlags::RDONLY, c"").ok();
+            return Err(error).with_context(|| {
+                format!("{given}: is not remounted read-only; a balance or the like may be running")
+            });
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

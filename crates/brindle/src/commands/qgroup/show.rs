@@ -73,10 +73,10 @@ struct Row<'q> {
 pub(super) fn run(command: &ShowCommand) -> Result<()> {
     let order = command.sort.as_deref().map(parse_order).transpose()?.unwrap_or_default();
     let reached = Reached::of(&command.places)?;
-    if command.sync
-        && let Some(mounted) = reached.mounted()
-    {
-        mounted.sync()?;
+    if command.sync {
+        if let Some(mounted) = reached.mounted() {
+            mounted.sync()?;
+        }
     }
     let found = quotas(reached.trees()).map_err(explain_admin)?;
     let found = found.context("quotas are off; `brindle quota enable` turns them on")?;

@@ -51,10 +51,8 @@ impl Ward {
     pub(crate) fn open(paths: &[&Path], options: &ConsentOptions) -> Result<Self> {
         let devices: Vec<Arc<dyn WritableDevice>> =
             paths.iter().map(|path| open_device_to_write(path)).collect::<Result<_, _>>()?;
-        let readable: Vec<Arc<dyn Device>> = devices
-            .iter()
-            .map(|device| Arc::<dyn WritableDevice>::clone(device) as Arc<dyn Device>)
-            .collect();
+        let readable: Vec<Arc<dyn Device>> =
+            devices.iter().map(|device| Arc::clone(device).share_device()).collect();
         let superblock = one_pool(&readable).map_err(|error| reasons_or(error, paths))?;
         if superblock.num_devices.get() > u64::try_from(readable.len())? {
             let (given, all) = (readable.len(), superblock.num_devices.get());

@@ -53,7 +53,9 @@ pub(crate) fn run(command: &SyncCommand, is_quiet: bool) -> Result<ExitCode> {
     let mut gone = 0;
     loop {
         let left: Vec<u64> = there(&mounted)?.iter().map(|one| one.id).collect();
-        for id in waited.extract_if(.., |id| !left.contains(id)) {
+        let (waits, ended): (Vec<u64>, Vec<u64>) = waited.into_iter().partition(|id| left.contains(id));
+        waited = waits;
+        for id in ended {
             gone += 1;
             tell(is_quiet, &format!("Subvolume id {id} is gone ({gone}/{count})"))?;
         }

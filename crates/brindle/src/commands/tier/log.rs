@@ -95,15 +95,15 @@ fn remedies(facts: &Facts, profile: LogProfile, why: &LogEverywhere) -> Vec<Stri
         });
         pool = pool.with_ordered_devids();
     }
-    if pool.log_placement(profile).is_err()
-        && let Some((fewer, placement)) = possible(&pool, profile)
-    {
-        let (mount, devids) = (mount_point(facts), placement.devices.iter().map(u64::to_string));
-        let devids = devids.collect::<Vec<_>>().join(", ");
-        remedies.push(format!(
-            "`brindle property set {mount} log_profile {fewer}` puts the log on devid {devids} alone; {}",
-            loss(fewer, &devids)
-        ));
+    if pool.log_placement(profile).is_err() {
+        if let Some((fewer, placement)) = possible(&pool, profile) {
+            let (mount, devids) = (mount_point(facts), placement.devices.iter().map(u64::to_string));
+            let devids = devids.collect::<Vec<_>>().join(", ");
+            remedies.push(format!(
+                "`brindle property set {mount} log_profile {fewer}` puts the log on devid {devids} alone; {}",
+                loss(fewer, &devids)
+            ));
+        }
     }
     remedies
 }

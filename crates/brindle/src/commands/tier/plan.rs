@@ -77,11 +77,10 @@ pub(crate) fn run(command: &PlanCommand) -> Result<ExitCode> {
     state::warn_of_fences(&facts);
     let wanted = Only::wanted(command.only);
     let mut plan = plan(&facts.pool, wanted);
-    if wanted.data
-        && !command.no_files
-        && let Some(files) = facts.files()?
-    {
-        plan.add_files(&facts.pool, &files.tiers);
+    if wanted.data && !command.no_files {
+        if let Some(files) = facts.files()? {
+            plan.add_files(&facts.pool, &files.tiers);
+        }
     }
     if command.json.json {
         output::print_json(&plan_json(&facts, &plan, command.rate))?;

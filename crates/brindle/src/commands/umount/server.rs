@@ -53,7 +53,7 @@ impl Server {
         let unsynced = if is_writable { sync_what_fits(&mounted, path).err() } else { None };
         let caches = if is_writable { mounted.caches().unwrap_or_default() } else { Vec::new() };
         let caches = caches.iter().filter_map(|(_, lines)| UsedCache::of(lines)).collect();
-        let process = Pid::from_raw(info.process.cast_signed())?;
+        let process = Pid::from_raw(info.process as i32)?;
         let handle = pidfd_open(process, PidfdFlags::empty()).ok()?;
         Some(Self { handle, process: info.process, unsynced, caches })
     }

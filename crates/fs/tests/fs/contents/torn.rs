@@ -140,7 +140,7 @@ fn writes_beside_a_defragmentation_are_kept() {
                 let byte = u8::try_from(round % 251).expect("small");
                 program.write(&file, sector * SECTOR, &[byte; 4096]);
                 expected[usize::try_from(sector).expect("small")] = byte;
-                if round.is_multiple_of(3) {
+                if round % 3 == 0 {
                     program.sync(&file);
                 }
                 let mut found = [0; 4096];

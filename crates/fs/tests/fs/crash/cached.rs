@@ -187,7 +187,7 @@ impl Target for CachedLibrary {
         if let Some(cache) = self.caches.get(self.count % 5) {
             let before = cache.status().counters.cleanings;
             while cache.upkeep().map_err(|_| Errno::Other(5))? {}
-            if self.count.is_multiple_of(4) {
+            if self.count % 4 == 0 {
                 cache.clean_all().map_err(|_| Errno::Other(5))?;
             }
             self.cleaned += cache.status().counters.cleanings - before;

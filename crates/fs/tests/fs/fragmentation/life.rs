@@ -73,7 +73,7 @@ impl<'f> Life<'f> {
     fn make(&mut self, number: usize) -> Result<(), FsError> {
         let (directory, name) = self.place(number);
         let made = self.fs.create(directory, &name, &new(0o100_644))?;
-        if number.is_multiple_of(2) {
+        if number % 2 == 0 {
             let open = self.fs.open_file(made.id)?;
             self.fs.append(&open, &BLOCK)?;
         }

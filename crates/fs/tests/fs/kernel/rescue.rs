@@ -155,10 +155,10 @@ fn places(filesystem: &Filesystem, images: &[PathBuf]) -> (Places, Places) {
             if let Some((key, item)) = leaf.item(slot) {
                 use brindle_ondisk::Item;
                 use brindle_ondisk::item::FileExtent;
-                if let Ok(Item::FileExtent(FileExtent::OnDisk { extent, .. })) = Item::parse(&key, item)
-                    && extent.disk_bytenr.get() != 0
-                {
-                    data.push(copies(extent.disk_bytenr));
+                if let Ok(Item::FileExtent(FileExtent::OnDisk { extent, .. })) = Item::parse(&key, item) {
+                    if extent.disk_bytenr.get() != 0 {
+                        data.push(copies(extent.disk_bytenr));
+                    }
                 }
             }
             cursor.next().expect("sound");

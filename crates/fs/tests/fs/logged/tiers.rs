@@ -63,7 +63,7 @@ pub(super) fn mail(program: &Program<'_>, round: u32) {
 }
 
 pub(super) fn package(program: &Program<'_>, round: u32) {
-    if round.is_multiple_of(20) {
+    if round % 20 == 0 {
         program.make_directory(&format!("usr/{}", round / 20));
     }
     let path = format!("usr/{}/{}", round / 20, round % 10);
@@ -206,7 +206,7 @@ fn s4_syncs_do_not_wait_for_disks_that_are_written_for_other_files() {
             program.write(&journal, u64::from(round) * 8192, &[8; 8192]);
             program.sync(&journal);
             assert_eq!(of_bulk(start), (0, 0), "requests on disks for a sync of the journal");
-            if round.is_multiple_of(5) {
+            if round % 5 == 0 {
                 program.sync(&object);
                 assert!(of_bulk(start).1 > 0, "an object that is synced is flushed where it lies");
             }

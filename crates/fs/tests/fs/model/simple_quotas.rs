@@ -395,11 +395,12 @@ fn noted(fs: &Filesystem) -> BTreeSet<(Generation, Option<RootId>)> {
     cursor.seek(&Key::MIN).expect("readable");
     let mut noted = BTreeSet::new();
     while let Some((key, data)) = cursor.item() {
-        if let Ok(Item::Extent(extent)) = Item::parse(&key, data)
-            && extent.flags().contains(ExtentFlags::DATA)
-        {
-            let owner = |reference| if let Ok(BackRef::Owner(root)) = reference { Some(root) } else { None };
-            noted.insert((extent.header.generation, extent.inline_refs.clone().find_map(owner)));
+        if let Ok(Item::Extent(extent)) = Item::parse(&key, data) {
+            if extent.flags().contains(ExtentFlags::DATA) {
+                let owner =
+                    |reference| if let Ok(BackRef::Owner(root)) = reference { Some(root) } else { None };
+                noted.insert((extent.header.generation, extent.inline_refs.clone().find_map(owner)));
+            }
         }
         cursor.next().expect("readable");
     }

@@ -80,13 +80,13 @@ impl Game {
         let compression = algorithm[self.turn % 4].map(|algorithm| CompressionChoice {
             algorithm,
             level: None,
-            force: self.turn.is_multiple_of(8),
+            force: self.turn % 8 == 0,
         });
         *self.pool.write.borrow_mut() = WriteOptions { compression, ..WriteOptions::default() };
         let mut library = Library::of(Rc::clone(&self.pool) as Rc<dyn Ground>);
         compare(&self.model, &mut library).unwrap_or_else(|why| panic!("{when}, to begin with: {why}"));
         self.do_things(&mut library, &when);
-        if self.turn.is_multiple_of(2) {
+        if self.turn % 2 == 0 {
             relocate_all(&library, &when);
             self.some(&mut library, self.operations / 4, &when);
             compare(&self.model, &mut library).unwrap_or_else(|why| panic!("{when}, moved: {why}"));
@@ -223,7 +223,7 @@ impl Game {
     fn bursts(&mut self, target: &mut impl Target, when: &str) {
         self.turn += 1;
         let base = path("burst");
-        if self.model.is_there(&base) && self.turn.is_multiple_of(3) {
+        if self.model.is_there(&base) && self.turn % 3 == 0 {
             self.shrink_burst(target, &base, when);
         }
         if !self.model.is_there(&base) {
@@ -261,7 +261,7 @@ impl Game {
             }
         }
         let (source, path) = (base.clone(), path(&format!("burst-snapshot-{turn}")));
-        self.one(target, &Operation::Snapshot { source, path, is_read_only: turn.is_multiple_of(2) }, when);
+        self.one(target, &Operation::Snapshot { source, path, is_read_only: turn % 2 == 0 }, when);
         let data = contents(9000, 3);
         self.one(target, &Operation::Write { path: shared, offset: 20_000, data }, when);
     }

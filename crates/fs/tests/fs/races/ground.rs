@@ -141,8 +141,7 @@ impl<'f> Ground<'f> {
             Act::Defragment => fs.defragment(DefragmentScope::Pool, None, DEFRAGMENTED_LEAVES).map(|_| ()),
             Act::SnapshotOutside => {
                 let name = format!("outside{}", NEXT.fetch_add(1, Ordering::Relaxed));
-                fs.snapshot(self.top.tree, fs.root(), name.as_bytes(), self.number.is_multiple_of(2))
-                    .map(|_| ())
+                fs.snapshot(self.top.tree, fs.root(), name.as_bytes(), self.number % 2 == 0).map(|_| ())
             }
             _ => unreachable!("done by the caller"),
         }

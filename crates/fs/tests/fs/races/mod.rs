@@ -53,7 +53,7 @@ const ROUNDS_PER_POOL: u64 = 100;
 impl Sequence {
     /// The pool for the next round.
     fn arena(&mut self) -> &Arena {
-        if self.rounds.is_multiple_of(ROUNDS_PER_POOL) {
+        if self.rounds % ROUNDS_PER_POOL == 0 {
             self.close();
         }
         let number = self.rounds / ROUNDS_PER_POOL;

@@ -50,10 +50,10 @@ impl Modelled {
 
     /// Does an act.
     pub(super) fn act(&mut self, act: &Act) -> Answer {
-        if let Some(written) = act.written()
-            && self.model.is_read_only(&self.now(&written)?)?
-        {
-            return Err(Errno::ReadOnly);
+        if let Some(written) = act.written() {
+            if self.model.is_read_only(&self.now(&written)?)? {
+                return Err(Errno::ReadOnly);
+            }
         }
         match act {
             Act::Do(operation) => self.operation(operation),

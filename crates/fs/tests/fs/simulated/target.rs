@@ -216,25 +216,25 @@ impl Library {
     fn work(&mut self, operation: &Operation) -> Outcome {
         let answer = self.system().names(operation);
         self.count += 1;
-        if self.habits.relocates_every > 0 && self.count.is_multiple_of(self.habits.relocates_every) {
+        if self.habits.relocates_every > 0 && self.count % self.habits.relocates_every == 0 {
             self.relocate()?;
         }
-        if self.habits.defragments_every > 0 && self.count.is_multiple_of(self.habits.defragments_every) {
+        if self.habits.defragments_every > 0 && self.count % self.habits.defragments_every == 0 {
             let fs = self.system().fs();
             let done = fs.defragment(DefragmentScope::Pool, self.defragments_from, LEAVES_PER_PIECE);
             self.defragments_from = done.map_err(errno)?.next;
         }
         let files_every = self.habits.defragments_files_every;
-        if files_every > 0 && self.count.is_multiple_of(files_every) {
+        if files_every > 0 && self.count % files_every == 0 {
             self.defragment_files(self.count / files_every).map_err(errno)?;
         }
-        if self.habits.outgrows_every > 0 && self.count.is_multiple_of(self.habits.outgrows_every) {
+        if self.habits.outgrows_every > 0 && self.count % self.habits.outgrows_every == 0 {
             fill_chunks(self.system().fs()).map_err(errno)?;
         }
-        if self.habits.destages_every > 0 && self.count.is_multiple_of(self.habits.destages_every) {
+        if self.habits.destages_every > 0 && self.count % self.habits.destages_every == 0 {
             self.destage()?;
         }
-        if self.habits.sorts_every > 0 && self.count.is_multiple_of(self.habits.sorts_every) {
+        if self.habits.sorts_every > 0 && self.count % self.habits.sorts_every == 0 {
             let fs = self.system().fs();
             let limits = [0, 16 << 10, 1 << 30];
             let limit = limits[self.count / self.habits.sorts_every % limits.len()];
@@ -257,7 +257,7 @@ impl Library {
             force: false,
         });
         let run_bytes = [8 << 10, 64 << 10][number % 2];
-        let wish = ContentsWish { run_bytes, compression, unshares: number.is_multiple_of(2) };
+        let wish = ContentsWish { run_bytes, compression, unshares: number % 2 == 0 };
         for id in files_of(fs)? {
             let file = fs.open_file(id)?;
             let mut from = Some(0);
@@ -280,7 +280,7 @@ impl Library {
 
     /// Destages all that waits, or a batch of it.
     fn destage(&self) -> Outcome {
-        let is_whole = (self.count / self.habits.destages_every).is_multiple_of(2);
+        let is_whole = (self.count / self.habits.destages_every) % 2 == 0;
         let batches = AtomicUsize::new(0);
         let may_go_on = || is_whole || batches.fetch_add(1, Ordering::Relaxed) < 1;
         let ended = self.system().fs().destage(&may_go_on).map_err(|error| {

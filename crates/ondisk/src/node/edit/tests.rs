@@ -70,12 +70,11 @@ fn apply(step: EditStep, nodes: &mut [Node; 2], models: &mut [Model; 2]) {
                 items.into_iter().map(|(number, data)| (key(number), data)).collect();
             for (key, data) in items {
                 let fits = Node::item_space(data.len()) <= first.free_space();
-                if let Err(slot) = first.search(&key)
-                    && fits
-                    && bound.is_none_or(|bound| key < bound)
-                {
-                    first.insert_item(slot, &key, &data);
-                    model.insert(slot, (key, data));
+                if let Err(slot) = first.search(&key) {
+                    if fits && bound.is_none_or(|bound| key < bound) {
+                        first.insert_item(slot, &key, &data);
+                        model.insert(slot, (key, data));
+                    }
                 }
             }
         }

@@ -124,7 +124,7 @@ fn run(kind: ExtentKind, nodesize: usize, batches: Vec<Vec<(Referrer, i64)>>) ->
         model.retain(|_, count| *count > 0);
         let all = before.keys().chain(model.keys().filter(|who| !before.contains_key(who)));
         let count = |counts: &BTreeMap<Referrer, u64>, who| counts.get(who).copied().unwrap_or(0);
-        let difference = |who| count(&model, who).cast_signed() - count(&before, who).cast_signed();
+        let difference = |who| count(&model, who) as i64 - count(&before, who) as i64;
         let changes = all.map(|who| (*who, difference(who))).filter(|(_, by)| *by != 0).collect();
         let head = head(kind, changes);
         items.apply(&head, &layout).map_err(|defect| TestCaseError::fail(defect.to_string()))?;

@@ -134,11 +134,11 @@ impl Walk<'_> {
                 }
                 if metadata.is_dir() {
                     directories.push(path);
-                } else if metadata.is_file()
-                    && let Err(error) = self.file(&path, done)
-                {
-                    tracing::warn!("{}", output::explain(&error));
-                    done.failed += 1;
+                } else if metadata.is_file() {
+                    if let Err(error) = self.file(&path, done) {
+                        tracing::warn!("{}", output::explain(&error));
+                        done.failed += 1;
+                    }
                 }
             }
         }
