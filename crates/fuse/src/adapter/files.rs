@@ -123,17 +123,18 @@ impl Adapter {
 
     fn write(&self, caller: Caller, node: u64, write: &WriteRequest<'_>, reply: Reply<kind::Written>) {
         let origin = write_origin(caller, write.kind);
-        // A page that is written back carries a handle that some opener of the file has, or had.
+        // A page that is written back carries a handle that some opener of the file has, or had, be it of O_DIRECT.
+        let is_page = write.kind.contains(WriteKind::CACHE);
         let written = self.operations.contents.write(origin, node, write.handle, write.offset, write.data);
         let written = self.settle_write(written, node, write);
         let range =
             write.offset..write.offset.saturating_add(u64::try_from(write.data.len()).unwrap_or(u64::MAX));
-        let refusal = written.err().filter(|_| write.kind.contains(WriteKind::CACHE));
+        let refusal = written.err().filter(|_| is_page);
         // Before the answer: a program that gets the error from fsync may write on at once.
         if let Some(error) = refusal {
             self.operations.refusals.note(node, error, range.end - range.start);
         }
-        if refusal.is_none() && self.operations.files.writes_behind_cache(write.handle) {
+        if !is_page && self.operations.files.writes_behind_cache(write.handle) {
             return self.reply_behind_cache(node, range, written, reply);
         }
         reply.settle(written, Reply::written);
@@ -159,7 +160,8 @@ impl Adapter {
 
     /// Answers a write past the kernel's cache once the kernel has dropped what it has of the range. It drops pages before
     /// it hands such a write over, but buffered reads may have filled them again with what was there before. To drop them
-    /// it waits for reads that are under way, which we have to answer: a thread of its own waits.
+    /// it waits for reads that are under way, which we have to answer: a thread of its own waits. It waits for pages that are
+    /// being written back, too, so that those must be answered without.
     fn reply_behind_cache(
         &self,
         node: u64,

@@ -3,7 +3,8 @@
 
 use crate::support::{KernelMount, Written, can_mount, run};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// The lines that a script prints in a directory. One that does not end fails.
 fn said_in(directory: &Path, script: &str) -> Vec<String> {
@@ -75,5 +76,28 @@ fn buffered_reads_find_what_was_written_past_the_cache() {
     }
     let mut ours = Written::make("512M");
     assert_eq!(said_in(ours.root(), "asynchronous.py"), ["stale 0"]);
+    ours.finish();
+}
+
+#[test]
+fn files_that_are_written_through_the_cache_and_past_it_are_synced() {
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("512M");
+    let script = format!("{}/tests/scripts/past_cache.py", env!("CARGO_MANIFEST_DIR"));
+    let mut python = Command::new("python3");
+    let mut python = python.arg(script).current_dir(ours.root()).stdout(Stdio::piped()).spawn().expect("python");
+    let begin = Instant::now();
+    while python.try_wait().expect("a child").is_none() {
+        if begin.elapsed() > Duration::from_secs(60) {
+            // A thread that waits for a page can't be killed, and a sync of the machine would wait for it, too.
+            Command::new("umount").arg("-f").arg(ours.root()).output().ok();
+            panic!("a sync hangs");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let said = python.wait_with_output().expect("it has ended");
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "wrong 0\n");
     ours.finish();
 }
