@@ -26,7 +26,7 @@ impl InodeId {
 
     /// Returns true for a subvolume that a snapshot did not take along (the kernel's
     /// `BTRFS_EMPTY_SUBVOL_DIR_OBJECTID`): an empty directory without an inode item.
-    pub(crate) fn is_empty_subvolume(self) -> bool {
+    pub fn is_empty_subvolume(self) -> bool {
         self.number == EMPTY_SUBVOLUME
     }
 

@@ -139,7 +139,9 @@ impl InodeChanges {
             let truncated = self.data.truncate(&file, size);
             truncated.and(self.holds.end_use(file))?;
         }
-        if change.changes_item() {
+        // The place of a subvolume in a snapshot has no item: as with the kernel, whose inode forgets the change when
+        // it is dropped from memory, this is no error.
+        if change.changes_item() && !id.is_empty_subvolume() {
             self.change_item(id, change)?;
         }
         self.items.attributes(id)

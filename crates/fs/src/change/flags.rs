@@ -13,6 +13,12 @@ impl InodeChanges {
     pub(crate) fn set_flags(&self, id: InodeId, flags: FileFlags) -> Result<(), FsError> {
         let writing = self.core.writing()?;
         let options = &writing.options;
+        if id.is_empty_subvolume() {
+            return Err(FsError::Unsupported {
+                file: id,
+                what: "flags of the place of a subvolume in a snapshot",
+            });
+        }
         let subvolume = self.core.subvolume_state(id.tree)?;
         let _access = subvolume.begin_write()?;
         let inode = self.core.inode(id);

@@ -69,13 +69,19 @@ impl InodeChanges {
         if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(&0) {
             return Err(FsError::InvalidName(name.to_vec()));
         }
+        if id.is_empty_subvolume() {
+            return Err(FsError::Unsupported {
+                file: id,
+                what: "attributes of the place of a subvolume in a snapshot",
+            });
+        }
         let _writing = self.core.writing()?;
         let subvolume = self.core.subvolume_state(id.tree)?;
         let _access = subvolume.begin_write()?;
         let inode = self.core.inode(id);
         let mut names = inode.names();
         let before = self.items.attributes(id)?;
-        if id.is_empty_subvolume() || before.flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
+        if before.flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
             return Err(FsError::NotPermitted { file: id, why: "its attributes can't be changed" });
         }
         let (is_there, _) = self.xattr_place(subvolume.tree(), id, name)?;

@@ -8,7 +8,7 @@ use super::privileges::Privileges;
 use crate::attributes::Stat;
 use crate::errno::number;
 use crate::permission::Caller;
-use brindle_fs::{AttributeChange, Attributes, FileFlags, Filesystem, InodeFlags};
+use brindle_fs::{AttributeChange, Attributes, FileFlags, Filesystem, InodeFlags, InodeId};
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -88,7 +88,20 @@ impl InodeAttributes {
 
     /// The attributes that `lsattr` shows.
     pub(super) fn flags(&self, node: u64) -> Result<InodeFlags, Errno> {
-        Ok(number(self.filesystem.attributes(self.nodes.inode(node)?))?.flags)
+        Ok(number(self.filesystem.attributes(self.inode_with_item(node)?))?.flags)
+    }
+
+    /// The generation that `lsattr -v` shows.
+    pub(super) fn version(&self, node: u64) -> Result<u32, Errno> {
+        let generation = number(self.filesystem.attributes(self.inode_with_item(node)?))?.generation;
+        // The kernel keeps as much.
+        Ok(u32::try_from(generation & u64::from(u32::MAX)).expect("the lower half"))
+    }
+
+    /// The inode of a node. The place of a subvolume in a snapshot has no item, and knows no ioctls.
+    fn inode_with_item(&self, node: u64) -> Result<InodeId, Errno> {
+        let id = self.nodes.inode(node)?;
+        if id.is_empty_subvolume() { Err(Errno::NOTTY) } else { Ok(id) }
     }
 
     /// Changes the attributes that `chattr` names. The kernel has checked the permission.
@@ -97,7 +110,7 @@ impl InodeAttributes {
         node: u64,
         wanted: impl FnOnce(FileFlags) -> Result<FileFlags, Errno>,
     ) -> Result<(), Errno> {
-        let id = self.nodes.inode(node)?;
+        let id = self.inode_with_item(node)?;
         let wanted = wanted(number(self.filesystem.flags(id))?)?;
         number(self.filesystem.set_flags(id, wanted))?;
         self.durability.settle_inode(&number(self.filesystem.attributes(id))?)

@@ -48,8 +48,13 @@ impl Xattrs {
     }
 
     pub(crate) fn get(&self, node: u64, name: &[u8]) -> Result<Vec<u8>, Errno> {
-        let found = number(self.filesystem.xattr(self.nodes.inode(node)?, name))?;
-        found.ok_or(Errno::NODATA)
+        check_name(name)?;
+        let id = self.nodes.inode(node)?;
+        // The place of a subvolume in a snapshot has no attributes of any kind.
+        if id.is_empty_subvolume() && !ACCESS_LISTS.contains(&name) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        number(self.filesystem.xattr(id, name))?.ok_or(Errno::NODATA)
     }
 
     /// The names of all extended attributes, each with a zero behind it.
