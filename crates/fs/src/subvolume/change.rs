@@ -114,10 +114,12 @@ impl Subvolumes {
         let write = self.core.writing()?;
         let origin = self.core.subvolume_state(source)?;
         let subvolume = self.core.subvolume_state(parent.tree)?;
+        let place = Place { tree: subvolume.tree(), directory: parent, name };
+        // Looked at again with the locks held; nothing is written back for a snapshot that can't be made.
+        self.check_free(place)?;
         // Most is written back while others still write.
         self.data.write_back_all(Some(source))?;
         let access = begin_snapshot(&origin, &subvolume)?;
-        let place = Place { tree: subvolume.tree(), directory: parent, name };
         let directory = self.core.directory(parent);
         self.data.write_back_rest(source)?;
         let mut names = directory.names();

@@ -107,6 +107,10 @@ impl Subvolumes {
         let directory = self.changeable_directory(caller, parent)?;
         caller.require_owner(&number(self.filesystem.attributes(source))?)?;
         let (name, is_read_only) = (text(&request.name), request.flags & READ_ONLY != 0);
+        // Nothing is written back for a snapshot that can't be made.
+        if number(self.filesystem.lookup(directory.id, name))?.is_some() {
+            return Err(Errno::EXIST);
+        }
         self.pages.gather(own, Some(source.tree));
         number(self.filesystem.snapshot_in(source.tree, directory.id, name, is_read_only, groups))?;
         self.invalidations.entry_changed(own, parent, name);
