@@ -52,11 +52,11 @@ impl Holds {
             return Ok(InodeHold::new(inode, None));
         }
         let subvolume = self.core.subvolume_state(id.tree)?;
-        // Held until the use is counted: the deletion of the subvolume looks at the count.
+        // Held until the use is counted: the deletion of the subvolume, and its end, look at the count.
         let access = subvolume.hold();
         let mut names = inode.names();
         if names.opens == 0 && !id.is_empty_subvolume() {
-            if access.is_deleted {
+            if access.is_gone {
                 return Err(FsError::DeletedSubvolume(id.tree));
             }
             if self.items.quick_attributes(id)?.nlink == 0 {

@@ -152,6 +152,23 @@ impl Core {
         self.inodes.of_subvolume(id).iter().any(|inode| inode.names().opens > 0)
     }
 
+    /// Ends the use of a deleted subvolume, unless something of it is open; false if it is. To be called without a lock of an
+    /// inode.
+    pub(crate) fn end_use_of_deleted(&self, id: RootId) -> bool {
+        let Some(subvolume) = self.subvolumes.find(id) else { return true };
+        if self.is_open(id) {
+            return false;
+        }
+        // What is opened meanwhile is counted with the lock held.
+        let mut access = subvolume.exclusive();
+        if self.is_open(id) {
+            return false;
+        }
+        access.is_gone = true;
+        self.subvolumes.forget(id);
+        true
+    }
+
     /// Returns true if holes need no items.
     pub(crate) fn has_implicit_holes(&self) -> bool {
         self.pool().superblock().incompat().contains(Incompat::NO_HOLES)

@@ -6,7 +6,7 @@ use brindle_ondisk::{IdMap, Key, KeyType, ObjectId, RootId};
 use brindle_sync::{Mutex, Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use brindle_tree::{Pool, Readahead, Tree, TreeError};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The subvolumes in use, each looked up once.
 #[derive(Debug)]
@@ -17,6 +17,8 @@ pub(crate) struct SubvolumeTable(RwLock<IdMap<RootId, Arc<SubvolumeState>>>);
 pub(crate) struct SubvolumeState {
     tree: Arc<Tree>,
     access: RwLock<WriteAccess>,
+    /// True from the moment on at which it has lost its name. Changes under the exclusive lock alone.
+    is_deleted: AtomicBool,
     /// Number of holds. It rises under the shared lock alone.
     holds: AtomicUsize,
     /// The greatest number of an inode before anything was changed.
@@ -29,7 +31,8 @@ pub(crate) struct SubvolumeState {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteAccess {
     pub(crate) is_read_only: bool,
-    pub(crate) is_deleted: bool,
+    /// True if nothing of it can be used any more: it is deleted, and nothing of it is open.
+    pub(crate) is_gone: bool,
 }
 
 impl Default for SubvolumeTable {
@@ -55,17 +58,22 @@ impl SubvolumeTable {
         if item.refs.get() == 0 || flags.contains(RootFlags::DEAD) {
             return Err(FsError::DeletedSubvolume(id));
         }
-        let access = WriteAccess { is_read_only: flags.contains(RootFlags::RDONLY), is_deleted: false };
+        let access = WriteAccess { is_read_only: flags.contains(RootFlags::RDONLY), is_gone: false };
         let access = RwLock::new(Rank::SubvolumeAccess, access);
         let next_number = Mutex::new(Rank::NextInode, None);
         let tree = pool.tree(id)?;
         // What is only read may be damaged there.
         let is_writable = pool.read_only_reason().is_none();
         let first_highest = if is_writable { highest_number(pool, &tree)? } else { None };
-        let holds = AtomicUsize::new(0);
-        let state = Arc::new(SubvolumeState { tree, access, holds, first_highest, next_number });
+        let (is_deleted, holds) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let state = Arc::new(SubvolumeState { tree, access, is_deleted, holds, first_highest, next_number });
         known.insert(id, Arc::clone(&state));
         Ok(state)
+    }
+
+    /// A subvolume, if it is in use.
+    pub(crate) fn find(&self, id: RootId) -> Option<Arc<SubvolumeState>> {
+        self.0.read().get(&id).map(Arc::clone)
     }
 
     /// Forgets a subvolume that is deleted.
@@ -122,12 +130,27 @@ impl SubvolumeState {
         Ok(access)
     }
 
-    /// The same, whether it is read-only or not, as long as it is not deleted.
+    /// The same, whether it is read-only or not, as long as it is there.
     #[track_caller]
     pub(crate) fn exclusive_upkeep(&self) -> Result<RwLockWriteGuard<'_, WriteAccess>, FsError> {
         let access = self.exclusive();
         access.check_there(self.tree.id())?;
         Ok(access)
+    }
+
+    /// Returns true if it has lost its name. What was open of it at that moment is used on until it is closed.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.is_deleted.load(Ordering::Acquire)
+    }
+
+    /// Takes note that it has lost its name. The caller has it alone.
+    pub(crate) fn note_deleted(&self) {
+        self.is_deleted.store(true, Ordering::Release);
+    }
+
+    /// Refuses a subvolume that has lost its name: it holds and becomes no other one.
+    pub(crate) fn require_name(&self) -> Result<(), FsError> {
+        if self.is_deleted() { Err(FsError::DeletedSubvolume(self.tree.id())) } else { Ok(()) }
     }
 
     /// Refuses to make it writable, or to delete it, as long as it has a hold. To be asked with the exclusive lock held.
@@ -141,6 +164,7 @@ impl SubvolumeState {
     /// Counts a hold of it; false if it is writable.
     pub(crate) fn count_hold(&self) -> Result<bool, FsError> {
         let access = self.begin_upkeep()?;
+        self.require_name()?;
         if access.is_read_only {
             self.holds.fetch_add(1, Ordering::AcqRel);
         }
@@ -180,7 +204,7 @@ impl WriteAccess {
     }
 
     fn check_there(self, id: RootId) -> Result<(), FsError> {
-        if self.is_deleted { Err(FsError::DeletedSubvolume(id)) } else { Ok(()) }
+        if self.is_gone { Err(FsError::DeletedSubvolume(id)) } else { Ok(()) }
     }
 }
 

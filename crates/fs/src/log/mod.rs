@@ -74,6 +74,9 @@ impl FsLog {
     pub(crate) fn sync_directory(&self, directory: InodeId) -> Result<(), FsError> {
         let _stops = self.core.may_wait_for_commits();
         let _timing = self.core.pool().time_sync();
+        if self.goes_with_subvolume(directory)? {
+            return Ok(());
+        }
         self.sync_logged(|| {
             let logging = self.core.pool().begin_logging()?;
             self.core.log_book.note_synced_directory(logging.generation(), directory);
@@ -97,7 +100,16 @@ impl FsLog {
     /// Makes durable what has been written back of a file, and what else has changed of it: by the log if that can say
     /// it, else by a commit.
     pub(crate) fn sync_inode(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
+        if self.goes_with_subvolume(inode.id())? {
+            return Ok(());
+        }
         self.sync_logged(|| self.log_inode(inode))
+    }
+
+    /// Returns true if nothing of an inode is to outlive a crash, for its subvolume is deleted: no log tells of it. One that is
+    /// deleted at this moment is passed over by the replay.
+    fn goes_with_subvolume(&self, inode: InodeId) -> Result<bool, FsError> {
+        Ok(self.core.subvolume_state(inode.tree)?.is_deleted())
     }
 
     /// Makes durable what `log` enters into the log, or everything if it can't.

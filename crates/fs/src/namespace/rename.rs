@@ -245,7 +245,8 @@ impl Namespace {
     ) -> Result<(), FsError> {
         let id = child.inode.id();
         match child.target {
-            Target::Subvolume(_) => Ok(()),
+            // One that has lost its name holds no other.
+            Target::Subvolume(_) => self.core.subvolume_state(to.directory.tree)?.require_name(),
             _ if from.directory.tree != to.directory.tree => Err(FsError::CrossSubvolume(id)),
             Target::Nothing if mode == RenameMode::Exchange => Err(empty_place(child)),
             Target::Nothing => Err(FsError::NotEmpty(id)),

@@ -70,6 +70,10 @@ pub(crate) fn replay_log(core: &Core, extents: &Extents, directories: &Directori
             Err(TreeError::NoTree(_)) => continue,
             tree => tree?,
         };
+        // The same, but it was open.
+        if core.pool().root_item(log.subvolume)?.is_some_and(|(_, item)| item.refs.get() == 0) {
+            continue;
+        }
         let touched = BTreeSet::new();
         Replay { core, extents, directories, edit: &edit, log, tree: &tree, touched }.run()?;
     }

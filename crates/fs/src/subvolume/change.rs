@@ -63,6 +63,7 @@ impl Subvolumes {
         let options = &writing.options;
         let subvolume = self.core.subvolume_state(parent.tree)?;
         let _access = subvolume.begin_write()?;
+        subvolume.require_name()?;
         let place = Place { tree: subvolume.tree(), directory: parent, name };
         let directory = self.core.directory(parent);
         let mut names = directory.names();
@@ -172,18 +173,17 @@ impl Subvolumes {
         // What is kept in memory of its inodes must not be taken for that of another one.
         let writing = self.core.writing()?;
         self.look_up_next_id(&mut writing.next_subvolume.lock())?;
-        self.take_out(id, only_if_empty)?;
-        for inode in self.core.inodes.of_subvolume(id) {
-            // Open files remain readable, with everything written to them, until they are closed.
-            if inode.names().opens == 0 {
+        if self.take_out(id, only_if_empty)? {
+            for inode in self.core.inodes.of_subvolume(id) {
                 self.data.forget_contents(&inode);
             }
         }
         Ok(())
     }
 
-    /// Takes a subvolume's name away, and marks it as one that is to be dropped.
-    fn take_out(&self, id: RootId, only_if_empty: bool) -> Result<(), FsError> {
+    /// Takes a subvolume's name away, and marks it as one that is to be dropped. Returns true if it is out of use by that: where
+    /// files or directories of it are open, all of it stays usable until the last one is closed.
+    fn take_out(&self, id: RootId, only_if_empty: bool) -> Result<bool, FsError> {
         // Nothing moves between directories meanwhile, and so the name stays where it is but for its own directory.
         let writing = self.core.writing()?;
         let renames = &writing.renames;
@@ -198,12 +198,10 @@ impl Subvolumes {
             access = subvolume.exclusive();
             _above_access = above.begin_write()?;
         }
-        if access.is_deleted {
-            return Err(FsError::DeletedSubvolume(id));
-        }
+        subvolume.require_name()?;
         subvolume.require_no_hold()?;
         let directory = self.core.directory(home.directory);
-        let _names = directory.names();
+        let names = directory.names();
         // The lock of the directory is held: from here on the name stays.
         let home = self.home(id)?.ok_or(FsError::NoSubvolume(id))?;
         let place = Place { tree: above.tree(), directory: home.directory, name: &home.name };
@@ -219,12 +217,14 @@ impl Subvolumes {
             edit.remove_root_reference(place.directory.tree, id)?;
             edit.condemn(id)
         })?;
-        access.is_deleted = true;
-        // Open files find their tree by it.
-        if !self.core.is_open(id) {
+        // Those of the subvolume come before it, if it lies in a newer one.
+        drop(names);
+        subvolume.note_deleted();
+        access.is_gone = !self.core.is_open(id);
+        if access.is_gone {
             self.core.subvolumes.forget(id);
         }
-        Ok(())
+        Ok(access.is_gone)
     }
 
     /// Refuses to delete the default subvolume, and one that holds others.
@@ -247,6 +247,7 @@ impl Subvolumes {
         let _writing = self.core.writing()?;
         let subvolume = self.core.subvolume_state(id)?;
         let _access = subvolume.begin_upkeep()?;
+        subvolume.require_name()?;
         let root_tree = self.core.pool().tree(RootId::ROOT_TREE)?;
         let key = Key::new(ObjectId::ROOT_TREE_DIR, KeyType::DIR_ITEM, name_hash(b"default"));
         let missing =
@@ -273,9 +274,7 @@ impl Subvolumes {
         }
         let subvolume = self.core.subvolume_state(id)?;
         let mut access = subvolume.exclusive();
-        if access.is_deleted {
-            return Err(FsError::DeletedSubvolume(id));
-        }
+        subvolume.require_name()?;
         if access.is_read_only == read_only {
             return Ok(());
         }
@@ -351,7 +350,7 @@ impl Subvolumes {
 /// transaction are in it as a whole or not at all; and the target may be changed. By ascending id, each subvolume once:
 /// a thread that held one twice would wait for itself.
 fn begin_snapshot<'s>(source: &'s SubvolumeState, target: &'s SubvolumeState) -> Result<Access<'s>, FsError> {
-    Ok(match source.tree().id().cmp(&target.tree().id()) {
+    let access = match source.tree().id().cmp(&target.tree().id()) {
         Ordering::Less => {
             let source = source.exclusive_upkeep()?;
             (source, Some(target.begin_write()?))
@@ -361,7 +360,10 @@ fn begin_snapshot<'s>(source: &'s SubvolumeState, target: &'s SubvolumeState) ->
             let target = target.begin_write()?;
             (source.exclusive_upkeep()?, Some(target))
         }
-    })
+    };
+    source.require_name()?;
+    target.require_name()?;
+    Ok(access)
 }
 
 impl Edit<'_> {

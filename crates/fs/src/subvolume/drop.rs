@@ -34,8 +34,8 @@ impl Subvolumes {
             }
             Err(error) => return Err(error.into()),
         };
-        // What is open is still read; what has changed waits for the commit.
-        if !id.is_subvolume() || tree.is_dirty() || self.core.is_open(id) {
+        // What has changed waits for the commit.
+        if !id.is_subvolume() || tree.is_dirty() {
             return Ok(false);
         }
         match self.core.pool().root_item(id)? {
@@ -43,8 +43,11 @@ impl Subvolumes {
             Some((_, item)) if item.refs.get() > 0 => return Ok(false),
             _ => {}
         }
+        // What is open is still used.
+        if !self.core.end_use_of_deleted(id) {
+            return Ok(false);
+        }
         // From here on nothing in it can be found, and what is being written back is waited for.
-        self.core.subvolumes.forget(id);
         for inode in self.core.inodes.of_subvolume(id) {
             self.data.forget_contents(&inode);
         }

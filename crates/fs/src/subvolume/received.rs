@@ -14,9 +14,7 @@ impl Subvolumes {
         self.data.write_back_all(Some(id))?;
         let subvolume = self.core.subvolume_state(id)?;
         let mut access = subvolume.exclusive();
-        if access.is_deleted {
-            return Err(FsError::DeletedSubvolume(id));
-        }
+        subvolume.require_name()?;
         if access.is_read_only {
             return Err(FsError::ReadOnlySubvolume(id));
         }
