@@ -54,7 +54,7 @@ pub(crate) fn apply(fs: &Filesystem, top: InodeId, operation: &Operation) -> Res
                 RenameRule::Replace => RenameMode::Replace,
                 RenameRule::NoReplace => RenameMode::NoReplace,
                 RenameRule::Exchange => RenameMode::Exchange,
-                RenameRule::Whiteout => RenameMode::Whiteout { uid: 0, gid: 0 },
+                RenameRule::Whiteout => RenameMode::Whiteout { replaces: true, uid: 0, gid: 0 },
             };
             fs.rename(from_directory, &from_name, to_directory, &to_name, mode)
         }

@@ -34,13 +34,22 @@ pub enum RenameMode {
     NoReplace,
     /// The two change places (`RENAME_EXCHANGE`).
     Exchange,
-    /// Like `Replace`, and leaves a character device of number 0 under the old name (`RENAME_WHITEOUT`).
+    /// Leaves a character device of number 0 under the old name (`RENAME_WHITEOUT`).
     Whiteout {
+        /// Like `Replace` if true, else like `NoReplace`.
+        replaces: bool,
         /// Its owner.
         uid: u32,
         /// Its group; that of the directory, if that has the set-group-id bit.
         gid: u32,
     },
+}
+
+impl RenameMode {
+    /// Returns true if a new name that is taken is a reason to refuse.
+    pub(crate) fn keeps_target(self) -> bool {
+        matches!(self, Self::NoReplace | Self::Whiteout { replaces: false, .. })
+    }
 }
 
 /// Makes, links, renames and removes names, and the inodes that come and go with them.

@@ -103,9 +103,9 @@ impl Namespace {
     /// crash would leave neither the old contents nor the new ones. An error leaves the names as they are.
     fn write_back_moved(&self, source: &Child, target: &Child, mode: RenameMode) -> Result<(), FsError> {
         match mode {
-            RenameMode::NoReplace => return Ok(()),
+            mode if mode.keeps_target() => return Ok(()),
             RenameMode::Exchange => self.data.write_back_inode(&target.inode, Cause::Sync)?,
-            RenameMode::Replace | RenameMode::Whiteout { .. } => {}
+            _ => {}
         }
         self.data.write_back_inode(&source.inode, Cause::Sync)
     }
@@ -117,7 +117,7 @@ impl Namespace {
         locks: &mut NameLocks<'_>,
     ) -> Result<Option<Arc<Inode>>, FsError> {
         let Request { from, to, mode, source, target } = request;
-        if mode == RenameMode::NoReplace && target.is_some() {
+        if mode.keeps_target() && target.is_some() {
             return Err(FsError::Exists(to.name.to_vec()));
         }
         // Two names of one inode: there is nothing to do, says POSIX.
@@ -158,7 +158,7 @@ impl Namespace {
         };
         let there = self.plan_move(source, from, to, locks)?;
         let whiteout = match mode {
-            RenameMode::Whiteout { uid, gid } => Some(self.plan_whiteout(from, (uid, gid), locks)?),
+            RenameMode::Whiteout { uid, gid, .. } => Some(self.plan_whiteout(from, (uid, gid), locks)?),
             _ => None,
         };
         let removed = leaving.as_ref().map_or(0, |(leaving, _)| leaving.items());

@@ -167,7 +167,7 @@ impl Names {
         let Rename { from, to, .. } = rename;
         let mode = rename.mode().ok_or(Errno::INVAL)?;
         let (from_parent, to_parent) = (self.nodes.inode(from.parent)?, self.nodes.inode(to.parent)?);
-        let replaces = matches!(mode, RenameMode::Replace | RenameMode::Whiteout { .. });
+        let replaces = matches!(mode, RenameMode::Replace | RenameMode::Whiteout { replaces: true, .. });
         let leaving = if replaces { self.nodes.hold_leaving(to_parent, &to.name) } else { None };
         number(self.filesystem.rename(from_parent, &from.name, to_parent, &to.name, mode))?;
         self.nodes.keep_nameless(leaving);
@@ -199,9 +199,9 @@ impl Rename {
             0 => Some(RenameMode::Replace),
             RENAME_NOREPLACE => Some(RenameMode::NoReplace),
             RENAME_EXCHANGE => Some(RenameMode::Exchange),
-            RENAME_WHITEOUT => {
+            flags if flags & !RENAME_NOREPLACE == RENAME_WHITEOUT => {
                 let Ids { uid, gid } = self.caller.maker();
-                Some(RenameMode::Whiteout { uid, gid })
+                Some(RenameMode::Whiteout { replaces: flags & RENAME_NOREPLACE == 0, uid, gid })
             }
             _ => None,
         }

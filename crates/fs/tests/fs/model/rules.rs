@@ -279,3 +279,23 @@ fn a_target_too_long_for_a_tree_block_is_refused_and_nothing_is_lost() {
         pool.assert_btrfs_check("after the refusals");
     }
 }
+
+#[test]
+fn a_whiteout_is_left_where_the_new_name_is_free() {
+    let pool = Pool::new();
+    let fs = pool.open();
+    let top = fs.root();
+    let id = create(&fs, top, "old", &file());
+    create(&fs, top, "taken", &file());
+    let whiteout = |replaces| RenameMode::Whiteout { replaces, uid: 0, gid: 0 };
+    let refused = fs.rename(top, b"old", top, b"taken", whiteout(false));
+    assert!(matches!(refused, Err(FsError::Exists(_))), "{refused:?}");
+    fs.rename(top, b"old", top, b"new", whiteout(false)).expect("moves");
+    let found = |name: &[u8]| fs.lookup(top, name).expect("readable").expect("there").inode;
+    assert_eq!(found(b"new"), id);
+    assert_eq!(fs.attributes(found(b"old")).expect("there").mode, 0o020_000);
+    fs.rename(top, b"new", top, b"taken", whiteout(true)).expect("replaces");
+    assert_eq!(found(b"taken"), id);
+    fs.shutdown().expect("closes");
+    pool.assert_clean("whiteouts");
+}

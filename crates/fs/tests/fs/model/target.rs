@@ -237,7 +237,7 @@ impl System {
             RenameRule::Replace => RenameMode::Replace,
             RenameRule::NoReplace => RenameMode::NoReplace,
             RenameRule::Exchange => RenameMode::Exchange,
-            RenameRule::Whiteout => RenameMode::Whiteout { uid: 0, gid: 0 },
+            RenameRule::Whiteout => RenameMode::Whiteout { replaces: true, uid: 0, gid: 0 },
         };
         self.fs().rename(from_directory, from_name, to_directory, to_name, mode).map_err(errno)
     }

@@ -216,7 +216,7 @@ impl<'f> Ground<'f> {
                     RenameRule::Replace => RenameMode::Replace,
                     RenameRule::NoReplace => RenameMode::NoReplace,
                     RenameRule::Exchange => RenameMode::Exchange,
-                    RenameRule::Whiteout => RenameMode::Whiteout { uid: 0, gid: 0 },
+                    RenameRule::Whiteout => RenameMode::Whiteout { replaces: true, uid: 0, gid: 0 },
                 };
                 fs.rename(from_directory, from, to_directory, to, mode).map_err(refusal)
             }
