@@ -25,7 +25,8 @@ impl FileData {
         let subvolume = self.core.subvolume_state(file.id().tree)?;
         let _access = subvolume.begin_write()?;
         let _alone = file.inode().data.exclusive();
-        if size < file.size() { self.shorten(file, size) } else { self.lengthen(file, size) }
+        // Space that was allocated behind the end goes also if the end stays where it is.
+        if size <= file.size() { self.shorten(file, size) } else { self.lengthen(file, size) }
     }
 
     pub(crate) fn drop_file_contents(&self, id: InodeId) -> Result<(), FsError> {

@@ -1,7 +1,7 @@
 //! Rules that random lives would seldom meet.
 
 use super::bench::{Bench, Setup, create};
-use brindle_fs::{AllocateMode, Filesystem, FsError, InodeFlags, InodeId, WriteOptions};
+use brindle_fs::{AllocateMode, Filesystem, FsError, InodeFlags, InodeId, NewInode, WriteOptions};
 use brindle_ondisk::item::FileExtent;
 use brindle_ondisk::{Item, Key, KeyType};
 use brindle_sim::Fault;
@@ -299,6 +299,48 @@ fn a_failure_that_no_handle_has_reported_is_reported_by_one_that_is_opened_later
     filesystem.shutdown().expect_err("a sync of everything reports it as well");
     drop(filesystem);
     bench.assert_clean("after a failure");
+}
+
+#[test]
+fn space_behind_the_end_goes_with_a_truncation_to_the_size_that_the_file_has() {
+    let bench = Bench::new(&Setup::default());
+    let filesystem = bench.open();
+    let id = create(&filesystem, 0, InodeFlags::empty());
+    let file = filesystem.open_file(id).expect("opens");
+    filesystem.write(&file, 0, &[7; 5000]).expect("room");
+    filesystem.sync_file(&file).expect("durable");
+    let used = || filesystem.attributes(id).expect("there").disk_bytes;
+    filesystem.allocate(&file, AllocateMode::AllocateKeepSize, 0, 1 << 20).expect("room");
+    assert_eq!(used(), 1 << 20);
+    filesystem.truncate(&file, 6000).expect("longer");
+    assert_eq!(used(), 1 << 20, "it stays where the file grows");
+    filesystem.truncate(&file, 6000).expect("as it is");
+    assert_eq!(used(), 8192);
+    let mut found = vec![9; 8192];
+    assert_eq!(filesystem.read(&file, 0, &mut found).expect("reads"), 6000);
+    assert!(found[..5000] == [7; 5000] && found[5000..6000] == [0; 1000]);
+    drop(file);
+    filesystem.shutdown().expect("durable");
+    drop(filesystem);
+    bench.assert_clean("after truncations");
+}
+
+#[test]
+fn nothing_is_written_back_for_a_snapshot_whose_name_is_taken() {
+    let bench = Bench::new(&Setup::default());
+    let (filesystem, device) = bench.open_faulty();
+    let id = create(&filesystem, 0, InodeFlags::empty());
+    let file = filesystem.open_file(id).expect("opens");
+    filesystem
+        .create(filesystem.root(), b"taken", &NewInode { mode: 0o100_644, ..NewInode::default() })
+        .expect("made");
+    filesystem.sync().expect("durable");
+    filesystem.write(&file, 0, &[7; 1 << 20]).expect("room");
+    let writes = device.counts().writes;
+    let root = filesystem.root();
+    let refused = filesystem.snapshot(root.tree, root, b"taken", false);
+    assert!(matches!(refused, Err(FsError::Exists(_))), "{refused:?}");
+    assert_eq!(device.counts().writes, writes);
 }
 
 /// Start and length of an extent of a file, in units of 64 KiB, and whether it is preallocated.
