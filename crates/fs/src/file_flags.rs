@@ -50,8 +50,6 @@ impl FileFlags {
         for (file, inode) in SAME {
             shown.set(file, flags.contains(inode));
         }
-        // A file that was told not to be compressed may still be so; one flag says which counts.
-        shown.set(Self::COMPRESS, shown.contains(Self::COMPRESS) && !shown.contains(Self::NOCOMPRESS));
         shown.set(Self::VERITY, flags.contains(InodeFlags::RO_VERITY));
         shown
     }

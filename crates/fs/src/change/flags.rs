@@ -63,8 +63,7 @@ fn feature(compression: &[u8]) -> Incompat {
 /// The flags that an inode has after they were set so, or a refusal.
 fn wanted_flags(before: &Attributes, flags: FileFlags) -> Result<InodeFlags, FsError> {
     let invalid = |why| Err(FsError::Invalid { file: before.id, why });
-    let is_compressed = flags.contains(FileFlags::COMPRESS);
-    if is_compressed && flags.intersects(FileFlags::NOCOMPRESS | FileFlags::NOCOW) {
+    if contradicts(FileFlags::of(before.flags), flags) {
         return invalid("compression contradicts another flag");
     }
     if flags.contains(FileFlags::VERITY) != before.flags.contains(InodeFlags::RO_VERITY) {
@@ -79,16 +78,31 @@ fn wanted_flags(before: &Attributes, flags: FileFlags) -> Result<InodeFlags, FsE
         wanted.set(inode, flags.contains(file));
     }
     if before.kind == FileType::Regular && flags.contains(FileFlags::NOCOW) != is_in_place {
-        // The extents that a file has can't change how they are kept.
+        // The extents that a file has can't change how they are kept. The kernel passes over the flag then.
         if before.size > 0 {
-            return invalid("only an empty file can begin or cease to be overwritten in place");
+            wanted.set(InodeFlags::NODATACOW, is_in_place);
+        } else {
+            wanted.set(InodeFlags::NODATASUM, flags.contains(FileFlags::NOCOW));
         }
-        wanted.set(InodeFlags::NODATASUM, flags.contains(FileFlags::NOCOW));
     }
-    if is_compressed && before.kind == FileType::Regular && wanted.contains(InodeFlags::NODATASUM) {
+    if flags.contains(FileFlags::COMPRESS)
+        && before.kind == FileType::Regular
+        && wanted.contains(InodeFlags::NODATASUM)
+    {
         return invalid("a file without checksums is not compressed");
     }
     Ok(wanted)
+}
+
+/// Returns true if flags can't be set of an inode that has these. A file that an older brindle found not to be worth
+/// compressing has both flags of compression, and may keep them.
+fn contradicts(before: FileFlags, flags: FileFlags) -> bool {
+    let compressions = FileFlags::COMPRESS | FileFlags::NOCOMPRESS;
+    let is_both = |flags: FileFlags| flags.contains(compressions);
+    is_both(flags) && !is_both(before)
+        || flags.contains(FileFlags::COMPRESS | FileFlags::NOCOW)
+        || before.contains(FileFlags::NOCOW) && flags.intersects(compressions)
+        || before.intersects(compressions) && flags.contains(FileFlags::NOCOW)
 }
 
 #[cfg(test)]
@@ -113,10 +127,11 @@ mod tests {
     fn only_an_empty_file_begins_to_be_overwritten_in_place() {
         let wanted = wanted_flags(&file(0, InodeFlags::empty()), FileFlags::NOCOW).expect("allowed");
         assert_eq!(wanted, InodeFlags::NODATACOW | InodeFlags::NODATASUM);
-        assert!(wanted_flags(&file(1, InodeFlags::empty()), FileFlags::NOCOW).is_err());
+        let with_contents = wanted_flags(&file(1, InodeFlags::empty()), FileFlags::NOCOW | FileFlags::SYNC);
+        assert_eq!(with_contents.expect("passed over"), InodeFlags::SYNC);
         let again = wanted_flags(&file(1, wanted), FileFlags::NOCOW | FileFlags::NODUMP).expect("as it was");
         assert_eq!(again, wanted | InodeFlags::NODUMP);
-        assert!(wanted_flags(&file(1, wanted), FileFlags::empty()).is_err());
+        assert_eq!(wanted_flags(&file(1, wanted), FileFlags::empty()).expect("passed over"), wanted);
     }
 
     #[test]
@@ -130,6 +145,28 @@ mod tests {
         ] {
             assert!(wanted_flags(&file, flags).is_err(), "{flags:?}");
         }
+    }
+
+    #[test]
+    fn compression_and_writing_in_place_take_turns_by_way_of_neither() {
+        let (compressed, in_place) = (InodeFlags::COMPRESS, InodeFlags::NODATACOW);
+        for before in [compressed, InodeFlags::NOCOMPRESS] {
+            assert!(wanted_flags(&file(0, before), FileFlags::NOCOW).is_err());
+        }
+        for flags in [FileFlags::COMPRESS, FileFlags::NOCOMPRESS, FileFlags::NOCOW | FileFlags::NOCOMPRESS] {
+            assert!(wanted_flags(&file(0, in_place), flags).is_err());
+        }
+        let neither = wanted_flags(&file(0, InodeFlags::empty()), FileFlags::NOCOW | FileFlags::NOCOMPRESS);
+        assert!(neither.is_ok(), "the kernel has it so");
+    }
+
+    #[test]
+    fn both_flags_of_compression_stay_where_they_are() {
+        let both = InodeFlags::COMPRESS | InodeFlags::NOCOMPRESS;
+        let shown = FileFlags::of(both);
+        let wanted = wanted_flags(&file(9, both), shown | FileFlags::NODUMP);
+        assert_eq!(wanted.expect("allowed"), both | InodeFlags::NODUMP);
+        assert_eq!(wanted_flags(&file(9, both), FileFlags::empty()).expect("allowed"), InodeFlags::empty());
     }
 
     #[test]

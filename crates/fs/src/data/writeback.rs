@@ -348,6 +348,8 @@ impl<'p> Job<'p> {
 
     fn enter(&self, outputs: Vec<Output<'_>>, behind: Option<u64>) -> Result<(), FsError> {
         let is_forced = self.manner.compression.is_none_or(|choice| choice.force);
+        // A file that is told to be compressed is tried again and again, as by the kernel.
+        let is_forced = is_forced || self.flags.contains(InodeFlags::COMPRESS);
         let is_hopeless = self.experience.resisted > 0 && self.experience.compressed == 0 && !is_forced;
         let flags = if is_hopeless { InodeFlags::NOCOMPRESS } else { InodeFlags::empty() };
         self.files.enter(self.inode, &self.tree, outputs, behind, flags)
