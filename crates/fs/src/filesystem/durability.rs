@@ -64,7 +64,7 @@ impl Filesystem {
         self.parts.log.sync_directory(directory)
     }
 
-    /// Makes the names and attributes of an inode durable.
+    /// Makes an inode durable, with what is dirty of it. Reports no error of an earlier writeback: that is for handles.
     pub fn sync_attributes(&self, inode: InodeId) -> Result<(), FsError> {
         self.parts.log.sync_attributes(inode)
     }

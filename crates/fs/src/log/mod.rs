@@ -35,6 +35,7 @@ use crate::attributes::InodeId;
 use crate::core::Core;
 use crate::core::inodes::Inode;
 use crate::data::FileData;
+use crate::data::output::Cause;
 use crate::error::FsError;
 use crate::extent::Extents;
 use brindle_ondisk::KeyType;
@@ -94,7 +95,10 @@ impl FsLog {
     pub(crate) fn sync_attributes(&self, inode: InodeId) -> Result<(), FsError> {
         let _stops = self.core.may_wait_for_commits();
         let _timing = self.core.pool().time_sync();
-        self.sync_inode(&self.core.inode(inode))
+        let inode = self.core.inode(inode);
+        // Its error is one of the file, which handles report.
+        self.data.write_back_inode(&inode, Cause::Sync)?;
+        self.sync_inode(&inode)
     }
 
     /// Makes durable what has been written back of a file, and what else has changed of it: by the log if that can say

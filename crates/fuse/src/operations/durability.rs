@@ -14,7 +14,7 @@ use super::pages::KernelPages;
 use crate::control_thread::OwnThread;
 use crate::errno::number;
 use crate::options::Synchronous;
-use brindle_fs::{Attributes, FileType, Filesystem, FsError, InodeFlags, InodeId};
+use brindle_fs::{Attributes, Filesystem, FsError, InodeFlags, InodeId};
 use brindle_uapi::verb::Effect;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -108,16 +108,7 @@ impl Durability {
         if !is_marked && self.synchronous != Synchronous::Everything {
             return Ok(());
         }
-        if attributes.kind != FileType::Regular {
-            return number(self.filesystem.sync_attributes(attributes.id));
-        }
-        let file = match self.filesystem.open_known(attributes) {
-            // Without a name, it does not outlive a crash.
-            Err(FsError::NoInode(_)) => return Ok(()),
-            opened => number(opened)?,
-        };
-        let synced = number(self.filesystem.sync_file(&file));
-        number(self.filesystem.close_file(file)).and(synced)
+        number(self.filesystem.sync_attributes(attributes.id))
     }
 
     /// Makes durable what an ioctl has changed, if that is due.

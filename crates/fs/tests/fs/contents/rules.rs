@@ -287,6 +287,7 @@ fn a_failure_that_no_handle_has_reported_is_reported_by_one_that_is_opened_later
     filesystem.write_back_all(None).expect_err("the device fails");
     device.heal();
     assert!(filesystem.is_writable(), "{:?}", filesystem.pool().read_only_reason());
+    filesystem.sync_attributes(id).expect("that is not for it to report");
     let [first, second] = [(); 2].map(|()| filesystem.open_file(id).expect("opens"));
     for handle in [&first, &second] {
         let error = filesystem.sync_file(handle).expect_err("contents were lost");
