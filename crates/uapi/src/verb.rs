@@ -226,6 +226,8 @@ verbs! {
     InodeGetFlags: Number::Exact(0x8008_6601), Asks(u32), Any, Judged, Quick, Nothing;
     /// Changes attributes of the inode (`FS_IOC_SETFLAGS`).
     InodeSetFlags: Number::Exact(0x4008_6602), Tells(u32), Any, Judged, Quick, Change;
+    /// Generation of the inode (`FS_IOC_GETVERSION`): four bytes, whatever the number says.
+    InodeGetVersion: Number::Exact(0x8008_7601), Asks(u32), Any, Judged, Quick, Nothing;
     /// Extended attributes of the inode (`FS_IOC_FSGETXATTR`).
     InodeGetExtended: Number::Of(b'X', 31), Asks(ExtendedFlags), Any, Judged, Quick, Nothing;
     /// Changes extended attributes of the inode (`FS_IOC_FSSETXATTR`).

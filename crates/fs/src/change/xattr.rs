@@ -84,6 +84,7 @@ impl InodeChanges {
         if before.flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
             return Err(FsError::NotPermitted { file: id, why: "its attributes can't be changed" });
         }
+        let effect = effect(&before, name, value)?;
         let (is_there, _) = self.xattr_place(subvolume.tree(), id, name)?;
         match mode {
             XattrMode::Create if is_there => return Err(FsError::XattrExists(name.to_vec())),
@@ -93,7 +94,6 @@ impl InodeChanges {
             }
             _ => {}
         }
-        let effect = effect(&before, name, value)?;
         if name == CAPABILITY {
             inode.may_have_privileges();
         }

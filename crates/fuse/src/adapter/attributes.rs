@@ -88,7 +88,10 @@ impl Adapter {
     ) {
         let transport::AttributeChange { mode, uid, gid, size, accessed, modified, changed, handle } =
             *change;
-        let changes_owner = (uid.is_some() || gid.is_some()) && mode.is_none();
+        // chown(2) to the present owner, by -1 for both, comes as the time of the change alone, and nothing else does.
+        let is_plain = size.is_none() && accessed.is_none() && modified.is_none();
+        let is_owner_kept = is_plain && changed.is_some() && handle.is_none();
+        let changes_owner = (uid.is_some() || gid.is_some() || is_owner_kept) && mode.is_none();
         let change = AttributeChange {
             mode,
             uid,

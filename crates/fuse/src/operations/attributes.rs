@@ -119,8 +119,7 @@ impl InodeAttributes {
 
 /// Returns true for a request of the kernel itself: programs cannot set the time of the last change.
 fn brings_times_home(change: &AttributeChange) -> bool {
-    let AttributeChange { mode: None, uid: None, gid: None, size: None, changed, .. } = change else {
-        return false;
-    };
-    changed.is_some()
+    let sets_times =
+        change.mode.is_none() && change.uid.is_none() && change.gid.is_none() && change.size.is_none();
+    sets_times && !change.drop_privileges && change.changed.is_some()
 }

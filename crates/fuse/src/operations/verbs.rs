@@ -34,6 +34,10 @@ pub(crate) struct Ioctl {
     pub(crate) input: Vec<u8>,
 }
 
+/// Ioctls of fs-verity (`FS_IOC_ENABLE_VERITY`, `FS_IOC_MEASURE_VERITY`, `FS_IOC_READ_VERITY_METADATA`), which the kernel's btrfs
+/// knows.
+const VERITY: [u32; 3] = [0x4080_6685, 0xc004_6686, 0xc028_6687];
+
 /// Returns true if an ioctl belongs on a worker.
 pub(crate) fn is_slow(command: u32) -> bool {
     Row::find(command).is_some_and(|row| row.pace == Pace::Slow)
@@ -87,7 +91,8 @@ impl Ioctls {
     /// Answers an ioctl; a [slow](is_slow) one by a thread of its own.
     pub(crate) fn answer(&self, own: Option<&OwnThread>, ioctl: &Ioctl) -> Result<Vec<u8>, Errno> {
         let service = SERVICES.iter().find(|service| service.row.number == ioctl.command);
-        let Service { row, answer } = service.ok_or(Errno::NOTTY)?;
+        let unknown = if VERITY.contains(&ioctl.command) { Errno::OPNOTSUPP } else { Errno::NOTTY };
+        let Service { row, answer } = service.ok_or(unknown)?;
         self.require_awake(row.effect)?;
         if row.privilege == Privilege::Administrator {
             ioctl.caller.require_administrator()?;
@@ -150,6 +155,7 @@ macro_rules! answer {
 services! {
     InodeGetFlags => |mount, from, ()| mount.attributes.flags(from.node).map(flags::plain);
     InodeSetFlags => |mount, from, word| mount.attributes.set_flags(from.node, |_| flags::with_plain(word));
+    InodeGetVersion => |mount, from, ()| mount.attributes.version(from.node);
     InodeGetExtended => |mount, from, ()| mount.attributes.flags(from.node).map(flags::extended);
     InodeSetExtended => |mount, from, wanted| {
         mount.attributes.set_flags(from.node, |current| flags::with_extended(&wanted, current))

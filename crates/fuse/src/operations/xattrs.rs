@@ -70,13 +70,14 @@ impl Xattrs {
 
     pub(crate) fn set(&self, caller: Caller, node: u64, xattr: &Xattr<'_>) -> Result<(), Errno> {
         let Xattr { name, value, flags, drops_set_group_id } = *xattr;
+        check_name(name)?;
         let mode = match flags & (XATTR_CREATE | XATTR_REPLACE) {
             0 => XattrMode::Any,
             XATTR_CREATE => XattrMode::Create,
             XATTR_REPLACE => XattrMode::Replace,
-            _ => return Err(Errno::INVAL),
+            // Both at once can't be had.
+            _ => return Err(self.get(node, name).map_or_else(|error| error, |_| Errno::EXIST)),
         };
-        check_name(name)?;
         let id = self.nodes.inode(node)?;
         number(self.filesystem.set_xattr(id, name, value, mode))?;
         // A list says what the mode says, and changing it is a kind of chmod.
@@ -96,6 +97,10 @@ impl Xattrs {
 }
 
 fn check_name(name: &[u8]) -> Result<(), Errno> {
-    let is_known = XATTR_PREFIXES.iter().any(|prefix| name.starts_with(prefix) && name.len() > prefix.len());
-    if is_known || ACCESS_LISTS.contains(&name) { Ok(()) } else { Err(Errno::OPNOTSUPP) }
+    match XATTR_PREFIXES.iter().find(|prefix| name.starts_with(prefix)) {
+        Some(prefix) if name.len() == prefix.len() => Err(Errno::INVAL),
+        Some(_) => Ok(()),
+        None if ACCESS_LISTS.contains(&name) => Ok(()),
+        None => Err(Errno::OPNOTSUPP),
+    }
 }

@@ -54,6 +54,37 @@ fn directories_that_change_or_go_while_open_are_listed_as_the_kernel_does() {
 }
 
 #[test]
+fn calls_that_seldom_come_turn_out_as_the_kernels_do() {
+    assert_same("numbers.py");
+}
+
+#[test]
+fn interfaces_that_fuse_does_not_carry_are_refused() {
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("512M");
+    let expected = [
+        "FIEMAP ENOTSUP",
+        "freeze ENOTSUP",
+        "read NOWAIT ENOTSUP",
+        "write NOWAIT ENOTSUP",
+        "read ATOMIC ENOTSUP",
+        "write ATOMIC ENOTSUP",
+        "read DONTCACHE ENOTSUP",
+        "write DONTCACHE ENOTSUP",
+        "watch done",
+        "watch with handles done",
+        "watch all with handles ENODEV",
+        "long list done",
+        "longer list E2BIG",
+        "behind the end b'\\x00\\x00\\x00' b'\\x00\\x00\\x00'",
+    ];
+    assert_eq!(said_in(ours.root(), "not_carried.py"), expected);
+    ours.finish();
+}
+
+#[test]
 fn open_files_without_a_name_stay_usable() {
     assert_same("removed.py");
 }
@@ -87,7 +118,8 @@ fn files_that_are_written_through_the_cache_and_past_it_are_synced() {
     let mut ours = Written::make("512M");
     let script = format!("{}/tests/scripts/past_cache.py", env!("CARGO_MANIFEST_DIR"));
     let mut python = Command::new("python3");
-    let mut python = python.arg(script).current_dir(ours.root()).stdout(Stdio::piped()).spawn().expect("python");
+    let mut python =
+        python.arg(script).current_dir(ours.root()).stdout(Stdio::piped()).spawn().expect("python");
     let begin = Instant::now();
     while python.try_wait().expect("a child").is_none() {
         if begin.elapsed() > Duration::from_secs(60) {
