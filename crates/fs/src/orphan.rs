@@ -19,12 +19,13 @@ use crate::error::FsError;
 use crate::items::InodeItems;
 use brindle_ondisk::item::FileType;
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId};
-use brindle_tree::{Need, Readahead};
+use brindle_tree::{Readahead, Tree};
 use std::sync::Arc;
 
 /// Size of a batch, of subvolumes and of the orphans of one.
 const BATCH: usize = 64;
-/// Items changed when the rest of an inode without contents is removed, in one place: a few attributes and names.
+/// Upper bound on the items that count when the rest of an inode without contents is removed, in one place: a few
+/// attributes and names.
 const REMNANT_ITEMS: usize = 32;
 
 /// Removes inodes that have lost their last name.
@@ -84,12 +85,25 @@ impl Orphans {
             Err(FsError::NoInode(_)) => false,
             Err(error) => return Err(error),
         };
-        self.core.change(Need::freeing(REMNANT_ITEMS), |edit| {
+        let items = 1 + self.remnant_items(subvolume.tree(), id)?;
+        self.core.change(Core::removal(subvolume.tree(), items), |edit| {
             if !has_name {
                 edit.remove_inode(subvolume.tree(), id.number)?;
             }
             edit.remove_orphan(subvolume.tree(), id.number)
         })
+    }
+
+    /// Number of items that the removal changes.
+    fn remnant_items(&self, tree: &Arc<Tree>, id: InodeId) -> Result<usize, FsError> {
+        let mut cursor = self.core.pool().cursor(tree, Readahead::None);
+        cursor.seek(&Key::new(id.number, KeyType::INODE_ITEM, 0))?;
+        let mut count = 0;
+        while count < REMNANT_ITEMS && cursor.key().is_some_and(|key| key.objectid == id.number) {
+            count += 1;
+            cursor.next()?;
+        }
+        Ok(count)
     }
 
     /// Looks for orphans in a few subvolumes, and removes a few; whether there is more to do.

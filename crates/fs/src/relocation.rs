@@ -35,7 +35,7 @@ fn drop_relocation_trees(core: &Core) -> Result<usize, FsError> {
     let (mut count, mut steps, mut blocks) = (0, 0, BLOCKS_PER_STEP);
     let mut has_committed = false;
     while let Some(tree) = core.pool().next_relocation_tree()? {
-        match core.change(Need::freeing(blocks), |edit| {
+        match core.change(Need::rescuing(blocks), |edit| {
             TreeDropper::of(&edit.editor).drop_part_of_relocation(tree, blocks)
         }) {
             Ok(is_gone) => {

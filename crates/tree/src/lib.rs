@@ -109,5 +109,5 @@ pub use store::hold::FreedSpaceHold;
 pub use transaction::exclusive::ExclusiveOperation;
 pub use transaction::roots::Roots;
 pub use transaction::statistics::{CommitPhase, CommitReport, CommitStatistics, LEVELS, TreeKind};
-pub use transaction::{Need, SoleEditor, Transaction};
+pub use transaction::{Need, RESCUE_ITEMS, SoleEditor, Transaction};
 pub use tree::Tree;

@@ -7,6 +7,7 @@ use crate::error::TreeError;
 use crate::quota::ledger::Group;
 use crate::quota::state::State;
 use crate::quota_error::QuotaError;
+use crate::space::Urgency;
 use crate::store::Store;
 use crate::store::cursor::Readahead;
 use crate::transaction::roots::Roots;
@@ -46,7 +47,7 @@ impl<'t> QuotaChanges<'t> {
             self.disable()?;
         }
         let blocks = BLOCKS + subvolumes(self.store())?.len() / GROUPS_PER_BLOCK;
-        self.transactions.exclusively_with(blocks, |editor| {
+        self.transactions.exclusively_with(blocks, Urgency::Normal, |editor| {
             plant(editor, simple).inspect_err(|error| editor.abort(error))
         })?;
         self.transactions.commit()
@@ -61,7 +62,7 @@ impl<'t> QuotaChanges<'t> {
         };
         for _ in 0..TRIES {
             self.transactions.commit()?;
-            let is_gone = self.transactions.exclusively_with(BLOCKS, |editor| {
+            let is_gone = self.transactions.exclusively_with(BLOCKS, Urgency::Normal, |editor| {
                 if tree.is_dirty() {
                     return Ok(false);
                 }
@@ -90,7 +91,7 @@ impl<'t> QuotaChanges<'t> {
     /// number.
     pub(crate) fn destroy(&self, id: QgroupId) -> Result<(), TreeError> {
         self.check_on()?;
-        self.transactions.exclusively_with(BLOCKS, |editor| {
+        self.transactions.exclusively_with(BLOCKS, Urgency::Normal, |editor| {
             if id.level() == 0 && editor.store().root_item(RootId::new(id.get()))?.is_some() {
                 return Err(QuotaError::InUse(id).into());
             }

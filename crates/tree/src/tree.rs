@@ -76,6 +76,11 @@ impl Tree {
         !self.read().dirty.is_empty()
     }
 
+    /// Returns true if no snapshot can have blocks of the tree: none was ever made of it, and it is none.
+    pub fn is_unshared(&self) -> bool {
+        self.read().last_snapshot.get() == 0
+    }
+
     /// True if a panic has interrupted a change of the tree.
     pub(crate) fn is_poisoned(&self) -> bool {
         self.state.is_poisoned()

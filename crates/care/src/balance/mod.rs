@@ -163,7 +163,9 @@ fn too_few(pool: &Pool, balance: &Balance, facts: &TierPool) -> Option<BalanceRe
 /// Keeps what is being done in the pool, durably.
 fn keep(pool: &Pool, balance: Option<&Balance>) -> Result<(), TreeError> {
     let tree = pool.tree(RootId::ROOT_TREE)?;
-    let transaction = pool.join(Need::items(1))?;
+    // A full pool is no reason not to give one up.
+    let need = if balance.is_some() { Need::items(1) } else { Need::rescuing(1) };
+    let transaction = pool.join(need)?;
     match balance {
         Some(balance) => {
             let item: BalanceItem = balance.to_item();

@@ -5,6 +5,7 @@ mod balance;
 mod crash;
 mod device;
 mod extract;
+mod full;
 mod order;
 mod populate;
 mod random;

@@ -207,6 +207,12 @@ impl Core {
         done
     }
 
+    /// Needs of a removal of `items` items of a subvolume. Where no snapshot can have the blocks that are copied for it, the
+    /// next commit frees as many.
+    pub(crate) fn removal(tree: &Tree, items: usize) -> Need {
+        if tree.is_unshared() { Need::rescuing(items) } else { Need::freeing(items) }
+    }
+
     /// Changes something, as one part of a transaction, if the caller is still there. An error of `act` means that only a part
     /// of it may have been done: the pool takes no more changes then.
     pub(crate) fn change<T>(

@@ -5,6 +5,7 @@
 
 use super::write::FILE_SIZE_MAX;
 use crate::attributes::InodeId;
+use crate::core::Core;
 use crate::core::inodes::Inode;
 use crate::data::FileData;
 use crate::error::FsError;
@@ -13,7 +14,7 @@ use crate::extent::file_extent::{Contents, FileExtent};
 use crate::extent::open_file::OpenFile;
 use brindle_ondisk::item::Compression;
 use brindle_ondisk::to_usize;
-use brindle_tree::{Need, Tree, TreeError};
+use brindle_tree::{Tree, TreeError};
 use std::sync::Arc;
 
 impl FileData {
@@ -121,7 +122,7 @@ impl FileData {
                 _ => end,
             };
             let inline = if is_last { self.cut_inline(inode.id(), tree, size)? } else { None };
-            let transaction = self.core.pool().join(Need::freeing(need_of(1, pieces.len())))?;
+            let transaction = self.core.pool().join(Core::removal(tree, need_of(1, pieces.len())))?;
             self.core.act_in(&transaction, |transaction| {
                 let mut editor = FileEditor::new(transaction, &self.extents, tree, inode.id());
                 editor.make_room(&(from..u64::MAX))?;

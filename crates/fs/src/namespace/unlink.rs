@@ -1,6 +1,7 @@
 //! Names and directories that go, and inodes with them.
 
 use crate::attributes::{Attributes, InodeId};
+use crate::core::Core;
 use crate::core::edit::{Edit, Place, directory_bytes};
 use crate::core::inodes::Inode;
 use crate::directory::entry::{Child, NamePlace, Target, frozen_flags};
@@ -10,7 +11,7 @@ use crate::namespace::Namespace;
 use brindle_ondisk::item::{ExtentDataRef, FileExtent, FileType};
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId};
 use brindle_sync::RwLockWriteGuard;
-use brindle_tree::{DataRange, Need, Readahead, Tree, TreeError, Verdict};
+use brindle_tree::{DataRange, Readahead, Tree, TreeError, Verdict};
 use std::sync::Arc;
 use zerocopy::little_endian::{U32, U64};
 
@@ -86,7 +87,7 @@ impl Namespace {
             }
             let before = self.items.attributes(child.inode.id())?;
             let leaving = self.leaving(place, &before, &child.inode, locks.of(before.id).opens)?;
-            self.core.change(Need::freeing(leaving.items() + 1), |edit| {
+            self.core.change(Core::removal(place.tree, leaving.items() + 1), |edit| {
                 edit.lose_name(place, &leaving)?;
                 edit.directory(place.tree, parent.number, -directory_bytes(name))
             })?;
@@ -122,7 +123,7 @@ impl Namespace {
             }
             let before = self.items.attributes(id)?;
             let leaving = self.leaving(place, &before, &child.inode, locks.of(id).opens)?;
-            self.core.change(Need::freeing(leaving.items() + 1), |edit| {
+            self.core.change(Core::removal(place.tree, leaving.items() + 1), |edit| {
                 edit.lose_name(place, &leaving)?;
                 edit.directory(place.tree, parent.number, -directory_bytes(name))
             })?;
@@ -150,7 +151,7 @@ impl Namespace {
             }
             after = last;
         };
-        self.core.change(Need::freeing(3), |edit| {
+        self.core.change(Core::removal(place.tree, 3), |edit| {
             edit.note_subvolume();
             edit.remove_entry(place, index)?;
             edit.directory(place.tree, place.directory.number, -directory_bytes(place.name))

@@ -61,7 +61,11 @@ pub(crate) fn replay_log(core: &Core, extents: &Extents, directories: &Directori
     }
     let logs = core.pool().log_trees()?;
     let now = core.writing()?.options.host.now().into();
-    let transaction = core.pool().join(Need::freeing(ITEMS))?;
+    let transaction = match core.pool().join(Need::freeing(ITEMS)) {
+        // The pool can't be written before.
+        Err(TreeError::NoSpace(_)) => core.pool().join(Need::rescuing(ITEMS))?,
+        joined => joined?,
+    };
     let edit = Edit { editor: *transaction, now, log_book: &core.log_book };
     LogReplay::of(&edit.editor).keep_log()?;
     for log in &logs {

@@ -16,7 +16,7 @@ use brindle_ondisk::{
     Defect, Generation, Incompat, Key, KeyType, ObjectId, QgroupId, RootId, Uuid, name_hash,
 };
 use brindle_sync::{RwLockReadGuard, RwLockWriteGuard};
-use brindle_tree::{Need, Readahead, Roots, TreeError};
+use brindle_tree::{Need, RESCUE_ITEMS, Readahead, Roots, TreeError};
 use std::cmp::Ordering;
 use zerocopy::{FromBytes, FromZeros};
 
@@ -29,6 +29,10 @@ const PARENT: &[u8] = b"..";
 
 /// Items that a new subvolume or snapshot changes, without those of its quota groups.
 const NEW_ITEMS: usize = 18;
+/// Items that a deletion changes: of the directory its inode and two entries; two references and the root item; two UUIDs
+/// and the mark.
+const DELETION_ITEMS: usize = 9;
+const _: () = assert!(DELETION_ITEMS <= RESCUE_ITEMS, "snapshots of a full pool can be deleted");
 
 /// Location of a subvolume's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -211,7 +215,7 @@ impl Subvolumes {
             return Err(FsError::NotEmpty(InodeId::root_of(id)));
         }
         let index = self.directories.root_reference_place(place.directory.tree, id)?.index;
-        self.core.change(Need::freeing(16), |edit| {
+        self.core.change(Need::rescuing(DELETION_ITEMS), |edit| {
             edit.remove_entry(place, index)?;
             edit.directory(place.tree, place.directory.number, -directory_bytes(place.name))?;
             edit.remove_root_reference(place.directory.tree, id)?;

@@ -29,7 +29,7 @@ impl Subvolumes {
             Ok(tree) => tree,
             Err(TreeError::NoTree(_)) => {
                 let root_tree = self.core.pool().tree(RootId::ROOT_TREE)?;
-                self.core.change(Need::freeing(1), |edit| edit.remove_orphan(&root_tree, id.object_id()))?;
+                self.core.change(Need::rescuing(1), |edit| edit.remove_orphan(&root_tree, id.object_id()))?;
                 return Ok(true);
             }
             Err(error) => return Err(error.into()),
@@ -54,12 +54,12 @@ impl Subvolumes {
         if tree.is_dirty() {
             return Ok(false);
         }
-        // The reservation of a full step may exceed a small pool's reserve for freeing space.
+        // The reservation of a full step may exceed the reserve of a full pool.
         let mut blocks = BLOCKS_PER_STEP;
         loop {
             match self
                 .core
-                .change(Need::freeing(blocks), |edit| TreeDropper::of(&edit.editor).drop_part(&tree, blocks))
+                .change(Need::rescuing(blocks), |edit| TreeDropper::of(&edit.editor).drop_part(&tree, blocks))
             {
                 Err(FsError::Tree(TreeError::NoSpace(_))) if blocks > 1 => blocks /= 4,
                 dropped => return dropped.map(|_| true),

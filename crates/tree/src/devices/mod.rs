@@ -73,7 +73,7 @@ impl<'p> Devices<'p> {
         item.device_type.set(new.hint.number().into());
         item.uuid = new.uuid;
         item.fsid = superblock.dev_item.fsid;
-        let transaction = self.transactions.join(Need::items(2))?;
+        let transaction = self.transactions.join(Need::rescuing(2))?;
         transaction.insert(&*self.store.tree(RootId::CHUNK_TREE)?, &item_key(devid), item.as_bytes())?;
         self.store.volume().join_device(&item, &new.device);
         let known =
@@ -86,7 +86,7 @@ impl<'p> Devices<'p> {
     /// changed, while a chunk lies behind its new end. A smaller one needs a [`Withheld`](crate::space::membership::Withheld) end before.
     pub(crate) fn resize(&self, devid: DevId, total_bytes: u64) -> Result<bool, TreeError> {
         self.space.wait_for_readers();
-        let transaction = self.transactions.join(Need::items(2))?;
+        let transaction = self.transactions.join(Need::rescuing(2))?;
         let done = self.space.resize_device(self.store, devid, total_bytes);
         drop(transaction);
         done

@@ -15,6 +15,7 @@
 
 use super::Devices;
 use crate::error::TreeError;
+use crate::space::Urgency;
 use crate::space::renumber::rename_stripes;
 use crate::store::cursor::Readahead;
 use brindle_ondisk::item::DevItem;
@@ -45,7 +46,7 @@ impl Devices<'_> {
         self.transactions.commit()?;
         let renamed = self.items_of_device(devid, new)?;
         let blocks = renamed.len() / ITEMS_PER_BLOCK + OTHER_BLOCKS;
-        let done = self.transactions.exclusively_with(blocks, |editor| {
+        let done = self.transactions.exclusively_with(blocks, Urgency::Normal, |editor| {
             for item in &renamed {
                 let tree = self.store.tree(item.tree)?;
                 if item.before != item.after {

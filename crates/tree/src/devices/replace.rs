@@ -21,6 +21,7 @@
 use crate::devices::Devices;
 use crate::editor::Editor;
 use crate::error::TreeError;
+use crate::space::Urgency;
 use crate::transaction::device_items::remove_statistics;
 use brindle_device::WritableDevice;
 use brindle_ondisk::item::{DevItem, DevReplaceItem};
@@ -81,7 +82,8 @@ impl Replacing<'_> {
             num_write_errors: U64::new(0),
             num_uncorrectable_read_errors: U64::new(lost),
         };
-        transactions.exclusively_with(BLOCKS, |editor| {
+        // Everything was copied: a full pool is no reason to have done so in vain.
+        transactions.exclusively_with(BLOCKS, Urgency::Rescue, |editor| {
             copies.settle()?;
             // From here on it can't be undone.
             let entered = enter(editor, devid, &item);

@@ -14,6 +14,7 @@ use crate::extent_tree::ExtentTree;
 use crate::refs::delayed::{Extent, Origin, Referrer};
 use crate::refs::sharing::{Under, data_of};
 use crate::refs::{DataRange, References};
+use crate::space::Urgency;
 use crate::store::trees::Trees;
 use crate::transaction::placer::Placer;
 use brindle_ondisk::item::{FileExtentHeader, FileExtentRef};
@@ -47,7 +48,7 @@ impl<'p> Relocator<'p> {
         let mut size = self.estimate(blocks, &carried).unwrap_or(blocks.len());
         let mut carried = Some(carried);
         for _ in 0..TRIES {
-            let done = self.transactions.exclusively_with(size, |editor| {
+            let done = self.transactions.exclusively_with(size, Urgency::Normal, |editor| {
                 let rewriter = Rewriter { editor: **editor };
                 rewriter.settle_subvolumes()?;
                 let plan = full_plan(

@@ -4,7 +4,6 @@
 //! lies in it, elsewhere; chunks are made for that as long as there is room for them.
 
 use super::Space;
-use super::estimate::KeptBack;
 use super::group::{Content, Group, Role};
 use super::state::State;
 use crate::error::TreeError;
@@ -103,8 +102,7 @@ impl Space {
             return Err(TreeError::NoSpace(why));
         }
         state.change(start.get(), |group| group.role = Role::Closed);
-        let KeptBack { freeing, commit } = self.kept_back(&state);
-        let metadata = self.needed(&state, load, 0) + freeing + commit;
+        let metadata = self.needed(&state, load, 0) + self.kept_back(&state, load.trees).bytes();
         let needed = used
             + match content {
                 Content::Data | Content::FastData | Content::WriteBack => {

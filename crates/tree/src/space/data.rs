@@ -84,8 +84,7 @@ impl Space {
         loop {
             let mut taken = state.promised_data + state.kept_for_destaging();
             if self.is_mixed {
-                let kept = self.kept_back(&state);
-                taken += self.needed(&state, load, 0) + kept.commit + kept.freeing;
+                taken += self.needed(&state, load, 0) + self.kept_back(&state, load.trees).bytes();
             }
             let totals = self.data_totals(&state);
             let available = totals.available.saturating_sub(taken);

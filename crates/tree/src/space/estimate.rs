@@ -2,6 +2,9 @@
 //! references, bringing free space and block groups up to date, and all of that again for the blocks which that
 //! takes.
 
+use crate::transaction::{BLOCKS_PER_ITEM, RESCUE_ITEMS};
+use brindle_ondisk::to_u64;
+
 /// Sizes of the trees that a commit changes by itself, in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TreeSizes {
@@ -58,18 +61,42 @@ pub(super) fn commit_blocks(waiting: Waiting, sizes: TreeSizes, nodesize: u64) -
 pub(super) struct KeptBack {
     /// For operations that free space.
     pub(super) freeing: u64,
+    /// For operations that get a full pool out of that state.
+    pub(super) rescue: u64,
     /// For the commit.
     pub(super) commit: u64,
 }
 
-/// Reserves of a pool with `bytes` bytes of metadata space: enough for the little that a file's deletion changes and
-/// for an estimate that was wrong, and never a large part of it.
-pub(super) fn kept_back(bytes: u64, nodesize: u64) -> KeptBack {
+impl KeptBack {
+    /// All reserves together.
+    pub(super) const fn bytes(self) -> u64 {
+        self.freeing + self.rescue + self.commit
+    }
+}
+
+/// Blocks that an operation of the last reserve changes, at most.
+pub(super) const RESCUE_BLOCKS: u64 = to_u64(RESCUE_ITEMS) * BLOCKS_PER_ITEM;
+/// Bytes of a leaf for each reference that goes or changes when the leaf is dropped: one is removed and another added
+/// for an extent, the items of which take twice as much.
+const LEAF_BYTES_PER_REFERENCE: u64 = 32;
+/// Least reserve for the commit, in blocks.
+pub(super) const COMMIT_BLOCKS_MIN: u64 = 12;
+
+/// Reserves of a pool with `bytes` bytes of metadata space: enough for the little that a file's deletion changes, for one
+/// operation of the last reserve with its commit, and for an estimate that was wrong; and never a large part of it.
+/// `idle` is what a commit without changes finds.
+pub(super) fn kept_back(bytes: u64, idle: Waiting, sizes: TreeSizes, nodesize: u64) -> KeptBack {
     const MIB: u64 = 1 << 20;
     let part = |share: u64, least: u64, most: u64| {
         (bytes / share).clamp(least * nodesize, most.max(least * nodesize))
     };
-    KeptBack { freeing: part(20, 24, 32 * MIB), commit: part(40, 12, 16 * MIB) }
+    let alone = Waiting { blocks: RESCUE_BLOCKS, references: nodesize / LEAF_BYTES_PER_REFERENCE, ..idle };
+    let rescue = (RESCUE_BLOCKS + commit_blocks(alone, sizes, nodesize)) * nodesize;
+    KeptBack {
+        freeing: part(20, 24, 32 * MIB),
+        rescue: part(8, COMMIT_BLOCKS_MIN, rescue),
+        commit: part(40, COMMIT_BLOCKS_MIN, 16 * MIB),
+    }
 }
 
 #[cfg(test)]
@@ -94,9 +121,19 @@ mod tests {
     fn little_is_kept_back_of_small_pools() {
         const MIB: u64 = 1 << 20;
         for (bytes, nodesize) in [(8 * MIB, 16384), (32 * MIB, 16384), (64 * MIB, 4096), (1 << 40, 16384)] {
-            let kept = kept_back(bytes, nodesize);
+            let kept = kept_back(bytes, waiting(0, 0), SIZES, nodesize);
             assert!(kept.freeing >= 24 * nodesize && kept.commit >= 12 * nodesize);
             assert!((kept.freeing + kept.commit) * 13 <= bytes, "{kept:?} of {bytes}");
+            assert!(kept.rescue >= 12 * nodesize && kept.rescue * 8 <= bytes, "{kept:?} of {bytes}");
+        }
+    }
+
+    #[test]
+    fn the_last_reserve_is_enough_for_one_operation_and_its_commit() {
+        for nodesize in [4096, 16384] {
+            let kept = kept_back(64 << 20, waiting(0, 0), SIZES, nodesize);
+            let blocks = RESCUE_BLOCKS + commit_blocks(waiting(RESCUE_BLOCKS, 100), SIZES, nodesize);
+            assert!(kept.rescue >= blocks * nodesize, "{kept:?} for {blocks} blocks");
         }
     }
 

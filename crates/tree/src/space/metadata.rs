@@ -2,9 +2,13 @@
 //!
 //! At any time there is room for the blocks that are changed (all of them get new places), for those that running
 //! operations may change, for those that the commit changes by itself, and for what is kept back: a part for
-//! operations that free space, a part for the commit alone.
+//! operations that free space, a part for those that get a full pool out of that state, a part for the commit alone.
+//!
+//! Operations that free space may cost some first: the last reference to a file that a snapshot has as well frees
+//! nothing, and the leaf in which it was is copied. So the parts are in that order. The last but one is as much as one
+//! operation and its commit may take, and is for [`Urgency::Rescue`] alone: for what gives space back, or adds it.
 
-use super::estimate::{KeptBack, Waiting, commit_blocks, kept_back};
+use super::estimate::{COMMIT_BLOCKS_MIN, KeptBack, Waiting, commit_blocks, kept_back};
 use super::group::Content;
 use super::state::{State, content};
 use super::{MetadataReservation, Space, Urgency};
@@ -52,9 +56,11 @@ impl Space {
         (load.dirty + own).saturating_mul(self.nodesize).saturating_add(promised)
     }
 
-    /// Reserves of metadata space.
-    pub(super) fn kept_back(&self, state: &State) -> KeptBack {
-        kept_back(state.totals(self.metadata()).bytes, self.nodesize)
+    /// Reserves of metadata space, with as many trees asked for as there are now.
+    pub(super) fn kept_back(&self, state: &State, trees: u64) -> KeptBack {
+        let groups = to_u64(state.group_count());
+        let idle = Waiting { blocks: 0, references: 0, trees, groups };
+        kept_back(state.totals(self.metadata()).bytes, idle, state.sizes, self.nodesize)
     }
 
     /// Promises metadata space for `bytes` of changed blocks on top of everything promised and dirty so far.
@@ -82,9 +88,7 @@ impl Space {
                                 self.wait_for_a_promise(state);
                                 continue;
                             }
-                            Err(_)
-                                if urgency == Urgency::Freeing && self.can_do_alone(&state, load, bytes) =>
-                            {
+                            Err(_) if self.can_do_alone(&state, load, bytes, urgency) => {
                                 state.promised_metadata += bytes;
                                 return Ok(Some(MetadataReservation { bytes }));
                             }
@@ -123,10 +127,11 @@ impl Space {
 
     /// Bytes that must be available, and bytes that are.
     fn balance(&self, state: &State, load: Load, bytes: u64, urgency: Urgency) -> (u64, u64) {
-        let kept = self.kept_back(state);
+        let kept = self.kept_back(state, load.trees);
         let kept = match urgency {
-            Urgency::Normal => kept.commit + kept.freeing,
-            Urgency::Freeing => kept.commit,
+            Urgency::Normal => kept.bytes(),
+            Urgency::Freeing => kept.commit + kept.rescue,
+            Urgency::Rescue => kept.commit,
         };
         let promised_data = if self.is_mixed { state.promised_data } else { 0 };
         let available = state.totals(self.metadata()).available.saturating_sub(promised_data);
@@ -135,19 +140,20 @@ impl Space {
 
     /// Returns true if there is room for one operation and the commit after it, and a little more, when nothing else
     /// runs: others may have filled the pool further than is done here.
-    fn can_do_alone(&self, state: &State, load: Load, bytes: u64) -> bool {
-        let (_, available) = self.balance(state, load, bytes, Urgency::Freeing);
-        available >= self.needed(state, load, bytes) + kept_back(0, self.nodesize).commit
+    fn can_do_alone(&self, state: &State, load: Load, bytes: u64, urgency: Urgency) -> bool {
+        let (required, available) = self.balance(state, load, bytes, urgency);
+        let saved = self.kept_back(state, load.trees).commit - COMMIT_BLOCKS_MIN * self.nodesize;
+        urgency != Urgency::Normal && available >= required - saved
     }
 
     /// Remedy for a shortage: a commit if things are pinned or changed, and a good part of the space is left that no
     /// item accounts for. Else a chunk is better than commit after commit.
     fn shortage(&self, state: &State, load: Load, bytes: u64) -> Shortage {
         let totals = state.totals(self.metadata());
-        let kept = self.kept_back(state);
+        let kept = self.kept_back(state, load.trees);
         let after = totals.bytes.saturating_sub(totals.used + load.dirty * self.nodesize);
         let idle = Load { dirty: 0, references: 0, trees: load.trees };
-        let wanted = self.needed(state, idle, bytes) + kept.commit + kept.freeing + totals.bytes / 8;
+        let wanted = self.needed(state, idle, bytes) + kept.bytes() + totals.bytes / 8;
         if self.may_be_freed(state, load) && after >= wanted { Shortage::Commit } else { Shortage::Chunk }
     }
 
@@ -161,7 +167,7 @@ impl Space {
     pub(crate) fn prepare(&self, store: &Store, load: Load) -> Result<(), TreeError> {
         let (needed, commit) = {
             let state = self.lock();
-            (self.needed(&state, load, 0), self.kept_back(&state).commit)
+            (self.needed(&state, load, 0), self.kept_back(&state, load.trees).commit)
         };
         self.look_up_until(store, Content::System, u64::MAX)?;
         self.look_up_until(store, self.metadata(), needed.saturating_add(commit))

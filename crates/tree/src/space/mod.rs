@@ -106,8 +106,10 @@ pub enum Urgency {
     /// Like any operation.
     #[default]
     Normal,
-    /// The operation frees space: it may take the reserve for that.
+    /// The operation frees space, but may cost some first: it may take the reserve for that.
     Freeing,
+    /// The operation gives back what it costs with the next commits, or adds space: it may take what no other may.
+    Rescue,
 }
 
 impl Space {

@@ -4,7 +4,7 @@ use super::Space;
 use super::group::{Content, Group};
 use super::state::{State, content};
 use crate::store::Store;
-use brindle_ondisk::{BlockGroupType, DevId, Profile};
+use brindle_ondisk::{BlockGroupType, DevId, Profile, to_u64};
 use brindle_policy::class::DeviceClasses;
 use brindle_policy::placement::{
     AllocationHint, Fit, PlacementClass, PlacementMode, classes, room_at_best, room_for,
@@ -22,7 +22,7 @@ pub struct SpaceSummary {
     pub promised_data_bytes: u64,
     /// Metadata space that running operations were promised, in bytes.
     pub promised_metadata_bytes: u64,
-    /// Metadata space that is kept back so that files can be deleted on a full pool, in bytes.
+    /// Metadata space that is kept back so that files and snapshots can be deleted on a full pool, in bytes.
     pub kept_back_bytes: u64,
     /// Weight of a device's class.
     pub placement: PlacementMode,
@@ -134,13 +134,12 @@ impl Space {
             hint: device.hint,
             stored_type: device.stored_type,
         };
-        let kept = self.kept_back(&state);
         SpaceSummary {
             groups,
             devices: state.devices.iter().zip(classes).map(device).collect(),
             promised_data_bytes: state.promised_data,
             promised_metadata_bytes: state.promised_metadata,
-            kept_back_bytes: kept.freeing + kept.commit,
+            kept_back_bytes: self.kept_back(&state, to_u64(store.known_tree_count())).bytes(),
             placement: state.placement,
             has_tiers: state.fast.is_some(),
             classes: state.classes.clone(),

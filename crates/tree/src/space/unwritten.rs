@@ -82,7 +82,8 @@ impl Space {
             return Err(TreeError::Space { start, length: extent.length(), problem });
         }
         if std::mem::take(&mut state.may_remove) || state.has_drained() {
-            let needed = self.needed(&state, load, 0) + self.kept_back(&state).freeing;
+            let kept = self.kept_back(&state, load.trees);
+            let needed = self.needed(&state, load, 0) + kept.freeing + kept.rescue;
             self.remove_empty(&mut state, needed);
         }
         state.forget_waiting_times();

@@ -70,7 +70,9 @@ use stop::Inside;
 use write_out::WriteOuts;
 
 /// Blocks that one changed item may make dirty: a path of a tree of three levels, and a split.
-const BLOCKS_PER_ITEM: u64 = 4;
+pub(crate) const BLOCKS_PER_ITEM: u64 = 4;
+/// Items that an operation may change for which there is always room ([`Need::rescuing`]).
+pub const RESCUE_ITEMS: usize = 10;
 
 /// Transactions of a pool that is written: which one is running, and how it becomes durable.
 pub(crate) struct Transactions {
@@ -128,6 +130,12 @@ impl Need {
     /// An operation that changes up to `items` items and frees space.
     pub const fn freeing(items: usize) -> Self {
         Self { items, urgency: Urgency::Freeing }
+    }
+
+    /// An operation that changes up to `items` items and gets a full pool out of that state. There is room for
+    /// [`RESCUE_ITEMS`], whatever others have taken.
+    pub const fn rescuing(items: usize) -> Self {
+        Self { items, urgency: Urgency::Rescue }
     }
 }
 
@@ -254,10 +262,11 @@ impl Transactions {
     pub(crate) fn exclusively_with<T>(
         &self,
         blocks: usize,
+        urgency: Urgency,
         act: impl FnOnce(&SoleEditor<'_>) -> Result<T, TreeError>,
     ) -> Result<T, TreeError> {
         let bytes = brindle_ondisk::to_u64(blocks) * u64::from(self.store.nodesize());
-        let reservation = self.reserve_metadata(bytes, Urgency::Normal)?;
+        let reservation = self.reserve_metadata(bytes, urgency)?;
         let done = self.exclusively(act);
         self.changes.space.release_metadata(reservation);
         done

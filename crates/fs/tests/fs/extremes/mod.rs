@@ -1,5 +1,6 @@
 //! Extremes of fullness, number and depth: pools in memory.
 
+mod copied;
 mod dropping;
 mod full;
 mod many;
