@@ -157,6 +157,9 @@ pub enum DeviceCareError {
         "no space left on the other devices for the data that has to move ({0}); data already moved stays moved"
     )]
     NoSpace(String),
+    /// The pool has no room for the metadata of the change.
+    #[error("the pool is full, and has no room to record the change ({0}): delete snapshots or files first")]
+    Full(String),
     /// A device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -174,7 +177,7 @@ pub enum DeviceCareError {
 impl From<TreeError> for DeviceCareError {
     fn from(error: TreeError) -> Self {
         match error {
-            TreeError::NoSpace(why) => Self::NoSpace(why),
+            TreeError::NoSpace(why) => Self::Full(why),
             error => Self::Tree(error),
         }
     }

@@ -16,7 +16,7 @@ use crate::job::{Control, Ended, Observer, Progress};
 use crate::mkfs::signature;
 use crate::scrub::{WINDOW_BYTES, names, text_of};
 use brindle_device::{DeviceError, WritableDevice};
-use brindle_fs::Filesystem;
+use brindle_fs::{ErrorKind, Filesystem, FsError};
 use brindle_ondisk::{DevId, Physical, to_u64};
 use brindle_tree::{Committed, Pool, Replacing};
 use brindle_volume::{CopyOptions, CopyRead, DeviceStatus, ScrubFault, ScrubStripe};
@@ -71,7 +71,7 @@ pub(super) fn carry_out(
 ) -> Result<Ended, DeviceCareError> {
     let replacing = filesystem.pool().begin_replacement(source.devid, target)?;
     // What was written before is committed; from here on account is kept of the rest.
-    filesystem.sync()?;
+    sync_what_fits(filesystem)?;
     let mut copying = Copying::new(filesystem, &replacing, source, options, observer);
     copying.copy_device()?;
     let Copying { progress, control, lost_unverified, first_lost, .. } = copying;
@@ -91,6 +91,14 @@ pub(super) fn carry_out(
         tracing::warn!("{} keeps the mark of a replacement: {error}", target.name());
     }
     Ok(Ended { progress, control })
+}
+
+/// Makes everything durable. Contents that found no room are for their writers to hear of.
+fn sync_what_fits(filesystem: &Filesystem) -> Result<(), FsError> {
+    let synced = filesystem.sync();
+    let had_no_room = |error: &FsError| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::QuotaExceeded);
+    // Each loss is told once.
+    if synced.as_ref().is_err_and(had_no_room) { filesystem.sync() } else { synced }
 }
 
 /// Checks a target, and empties and marks it; returns true if it has the mark already.

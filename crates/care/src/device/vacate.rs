@@ -3,7 +3,7 @@
 use super::DeviceCareError;
 use crate::job::{Control, Ended, Observer, Progress};
 use brindle_ondisk::{DevId, Logical, to_u64};
-use brindle_tree::{ExclusiveOperation, GroupStatus, Moved, Pool, Relocation};
+use brindle_tree::{ExclusiveOperation, GroupStatus, Moved, Pool, Relocation, TreeError};
 use std::ops::ControlFlow;
 
 /// Those groups, which are not gone on being filled as long as there is room elsewhere.
@@ -57,6 +57,10 @@ pub(super) fn vacate(
             progress.moved_bytes = before + moved.bytes;
             control = observer(&progress);
             if control == Control::Continue { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        let done = done.map_err(|error| match error {
+            TreeError::NoSpace(why) => DeviceCareError::NoSpace(why),
+            error => error.into(),
         })?;
         if let Relocation::Done(_) = done {
             progress.done += 1;
