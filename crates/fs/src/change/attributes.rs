@@ -7,7 +7,7 @@ use crate::directory::entry::frozen_flags;
 use crate::error::FsError;
 use crate::write_options::AtimeMode;
 use brindle_ondisk::item::{FileType, InodeFlags, InodeItem, Timespec};
-use brindle_tree::Need;
+use brindle_tree::{Need, TreeError};
 
 const TYPE: u32 = 0o170_000;
 const DIRECTORY: u32 = 0o040_000;
@@ -76,6 +76,12 @@ impl AttributeChange {
         rest != Self::default()
     }
 
+    /// Returns true if nothing but times is to change.
+    fn is_of_times(&self) -> bool {
+        let rest = Self { accessed: None, modified: None, changed: None, ..*self };
+        rest == Self::default()
+    }
+
     /// Returns true if a descriptor that writes the file changes its size, and the times with it.
     fn is_truncation_by_writer(&self) -> bool {
         let is_only_size = self.mode.is_none() && self.uid.is_none() && self.gid.is_none();
@@ -142,7 +148,11 @@ impl InodeChanges {
         // The place of a subvolume in a snapshot has no item: as with the kernel, whose inode forgets the change when
         // it is dropped from memory, this is no error.
         if change.changes_item() && !id.is_empty_subvolume() {
-            self.change_item(id, change)?;
+            match self.change_item(id, change) {
+                // A kernel tells the times of a file as it lets go of it, also if it has no name any more.
+                Err(FsError::Tree(TreeError::NoSpace(_))) if before.nlink == 0 && change.is_of_times() => {}
+                changed => changed?,
+            }
         }
         self.items.attributes(id)
     }

@@ -4,7 +4,7 @@
 use super::{SMALL, clean_up, file, is_no_space};
 use crate::model::pool::NEW_SUBVOLUME;
 use crate::simulated::{Layout, Pool};
-use brindle_fs::{Filesystem, InodeId, XattrMode};
+use brindle_fs::{AttributeChange, Filesystem, InodeId, NewTime, Timestamp, XattrMode};
 use brindle_ondisk::Profile;
 
 const FILES: usize = 2400;
@@ -60,12 +60,22 @@ fn delete_until_refused(fs: &Filesystem, top: InodeId) -> usize {
     panic!("there is not space for copies of all leaves");
 }
 
-/// Deletes a file of a subvolume of which there is no snapshot, which costs nothing.
+/// Deletes a file of a subvolume of which there is no snapshot, which costs nothing. The kernel tells its times when it has no
+/// name any more.
 fn delete_open_file(fs: &Filesystem) {
     let filler = fs.lookup(fs.root(), b"filler").expect("read").expect("there").inode;
+    let told = Timestamp { seconds: 7, nanoseconds: 0 };
+    let change = AttributeChange {
+        modified: Some(NewTime::At(told)),
+        changed: Some(told),
+        ..AttributeChange::default()
+    };
     let id = fs.lookup(filler, &name(0)).expect("read").expect("there").inode;
     let open = fs.open_file(id).expect("there");
+    let refused = fs.set_attributes(id, &change).expect_err("there is no space");
+    assert!(is_no_space(&refused), "{refused}");
     fs.unlink(filler, &name(0)).expect("what frees space is always possible");
+    fs.set_attributes(id, &change).expect("a file without a name needs no times");
     drop(open);
     fs.sync().expect("a full pool can be committed");
 }
