@@ -120,7 +120,7 @@ fn check_comment(block: &Block, found: &mut Vec<Finding>) {
             if FIRST_WORDS.contains(&first.as_str()) {
                 found.push(Finding { line: *line, kind: Kind::FirstWord, word: first.clone() });
                 return refused(&words[1..], |line, word| {
-                    found.push(Finding { line, kind: Kind::Comment, word })
+                    found.push(Finding { line, kind: Kind::Comment, word });
                 });
             }
         }

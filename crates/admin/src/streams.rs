@@ -221,13 +221,12 @@ mod tests {
     #[test]
     fn a_stream_is_passed_on_to_pipes_and_to_files_that_are_appended_to() {
         let bytes: Vec<u8> = (0..300_000u32).flat_map(u32::to_le_bytes).collect();
-        let (reader, mut writer) = pipe().expect("a pipe");
-        widen(&reader);
-        assert!(rustix::pipe::fcntl_getpipe_size(&reader).expect("a pipe") >= 1 << 20);
+        let (source, mut writer) = pipe().expect("a pipe");
+        widen(&source);
+        assert!(rustix::pipe::fcntl_getpipe_size(&source).expect("a pipe") >= 1 << 20);
         let directory = tempfile::tempdir().expect("room");
         let path = directory.path().join("appended");
         let appended = File::options().create(true).append(true).open(&path).expect("room");
-        let source = File::from(OwnedFd::from(reader));
         std::thread::scope(|threads| {
             threads.spawn(|| {
                 writer.write_all(&bytes).expect("it is read");
@@ -238,8 +237,7 @@ mod tests {
         assert!(std::fs::read(&path).expect("readable") == bytes);
         let mut source = File::open(&path).expect("readable");
         source.seek(SeekFrom::Start(4)).expect("within");
-        let (mut reader, writer) = pipe().expect("a pipe");
-        let target = File::from(OwnedFd::from(writer));
+        let (mut reader, target) = pipe().expect("a pipe");
         let passed = std::thread::scope(|threads| {
             threads.spawn(move || while pass_on(&source, &target, 1 << 20).expect("room") > 0 {});
             let mut passed = Vec::new();

@@ -52,7 +52,7 @@ fn plainly(recording: &Recording, device: usize, point: usize, keeps: impl Fn(us
     image.write(0, &vec![u8::try_from(device + 1).expect("small"); 8192]);
     for (number, event) in events.iter().enumerate() {
         if let (true, EventKind::Change(change)) = (event.device == device, &event.kind) {
-            if (number < flushed || keeps(number)) {
+            if number < flushed || keeps(number) {
                 change.apply(&mut image);
             }
         }

@@ -282,6 +282,8 @@ mod tests {
     use brindle_testing::golden::Golden;
     use brindle_uapi::message::{BalanceStart, SendStart};
     use rustix::io::Errno;
+    use rustix::pipe::pipe;
+    use std::fs::File;
     use std::io::Write;
     use std::ops::ControlFlow;
     use std::os::fd::AsRawFd;
@@ -319,8 +321,7 @@ mod tests {
     #[test]
     fn no_stream_goes_on_when_the_mount_has_ended() {
         let operations = operations(&Golden::load("single"));
-        let ((_stream, to_stream), (events, to_events)) =
-            (std::io::pipe().expect("a pipe"), std::io::pipe().expect("a pipe"));
+        let ((_stream, to_stream), (events, to_events)) = (pipe().expect("a pipe"), pipe().expect("a pipe"));
         let number = |file: &dyn AsRawFd| file.as_raw_fd().try_into().expect("an open descriptor");
         let mut start = SendStart::new_zeroed();
         (start.stream, start.events) = (number(&to_stream), number(&to_events));
@@ -328,7 +329,7 @@ mod tests {
         let caller = Caller { told: Some(Ids { uid: 0, gid: 0 }), pid: std::process::id() };
         // The pipe of events is full, and stays so: the server waits.
         let filled = std::thread::spawn(move || {
-            let mut to_events = to_events;
+            let mut to_events = File::from(to_events);
             let _ = to_events.write_all(&vec![0; 1 << 20]);
         });
         while rustix::io::ioctl_fionread(&events).expect("a pipe") < 1 << 16 {

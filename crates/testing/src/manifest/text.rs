@@ -61,12 +61,13 @@ pub fn unescape(text: &str) -> Option<Vec<u8>> {
         let mut count = 1;
         if let Some(after) = rest.strip_prefix(b"%{") {
             let end = after.iter().position(|&byte| byte == b'}')?;
-            count = str::from_utf8(&after[..end]).ok()?.parse().ok().filter(|&count| count <= RUN_MAX)?;
+            count =
+                std::str::from_utf8(&after[..end]).ok()?.parse().ok().filter(|&count| count <= RUN_MAX)?;
             rest = &after[end + 1..];
         }
         let (&first, after) = rest.split_first()?;
         let (byte, after) = match (first, after) {
-            (b'%', [high, low, after @ ..]) => (unhex(str::from_utf8(&[*high, *low]).ok()?)?[0], after),
+            (b'%', [high, low, after @ ..]) => (unhex(std::str::from_utf8(&[*high, *low]).ok()?)?[0], after),
             (b'%', _) => return None,
             _ => (first, after),
         };

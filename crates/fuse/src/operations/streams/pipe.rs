@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn a_stop_ends_what_waits() {
         let stop = Arc::new(Stop::new().expect("a descriptor"));
-        let (reader, writer) = std::io::pipe().expect("a pipe");
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
         let mut from = Pipe::to_read(std::process::id(), own(&reader), &stop).expect("it opens");
         let mut to = Pipe::to_write(std::process::id(), own(&writer), &stop).expect("it opens");
         to.write_all(b"text").expect("room");
