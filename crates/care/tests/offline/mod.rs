@@ -12,6 +12,7 @@ mod random;
 mod receive;
 mod receive_failing;
 mod replace;
+mod replace_two;
 mod resume;
 mod scrub;
 mod send;

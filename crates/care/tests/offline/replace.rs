@@ -20,11 +20,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
-fn target(name: &str, size_bytes: u64) -> Arc<SparseDevice> {
+pub(super) fn target(name: &str, size_bytes: u64) -> Arc<SparseDevice> {
     Arc::new(SparseDevice::new(name, size_bytes, DeviceClass::Unknown))
 }
 
-fn replace_by(
+pub(super) fn replace_by(
     filesystem: &Filesystem,
     which: Leaving,
     target: &Arc<SparseDevice>,
@@ -49,7 +49,7 @@ fn replace_first(pool: &mut Members, options: &ReplaceOptions) -> Progress {
 }
 
 /// Number of errors of all copies.
-fn errors(filesystem: &Filesystem) -> u64 {
+pub(super) fn errors(filesystem: &Filesystem) -> u64 {
     let scrub = Scrub::new(filesystem, &Plan { read_only: true, ..Plan::default() }).expect("a plan");
     scrub.run(filesystem).expect("it runs");
     scrub.report().counts().errors()
@@ -291,7 +291,7 @@ fn files_are_written_meanwhile() {
     }
 }
 
-fn open_nodatacow(devices: &[Arc<SparseDevice>]) -> Filesystem {
+pub(super) fn open_nodatacow(devices: &[Arc<SparseDevice>]) -> Filesystem {
     let writable = devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
     let mut options = OpenOptions::default();
     options.pool.volume.degraded = true;

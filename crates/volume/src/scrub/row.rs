@@ -7,7 +7,7 @@ use super::requests::Answers;
 use crate::chunk::Chunk;
 use crate::device::count;
 use crate::layout::{Run, STRIP_BYTES};
-use crate::parity::{add_multiple, syndromes};
+use crate::parity::{Recovery, add_multiple, syndromes};
 use brindle_ondisk::to_usize;
 use std::ops::Range;
 
@@ -119,12 +119,20 @@ impl ParityStrip {
         self.slices.iter().map(of_slice).collect()
     }
 
-    /// The same of a slice of which some data is wrong.
+    /// The same of a slice of which some data is wrong. With all writers locked out where data is lost at first: a row that is written
+    /// in place meanwhile says different things in different ways.
     fn copied_slice(&self, it: &Corrector<'_>, slice: u64) -> Result<Vec<u8>, bool> {
+        self.rebuilt_slice(it, slice).or_else(|_| {
+            let _no_writers = it.volume.locks.repair();
+            self.rebuilt_slice(it, slice)
+        })
+    }
+
+    fn rebuilt_slice(&self, it: &Corrector<'_>, slice: u64) -> Result<Vec<u8>, bool> {
         let (mut columns, mut is_lost, mut has_lost_unverified) = (Vec::new(), false, false);
         for column in 0..it.chunk.layout.columns() {
             let run = self.run(column, slice);
-            match it.column(&run) {
+            match it.column_or_rebuilt(&run) {
                 Column::Held(bytes) => columns.push(bytes),
                 Column::Lost => {
                     is_lost = true;
@@ -220,46 +228,62 @@ impl Corrector<'_> {
         Column::Lost
     }
 
+    /// The same, where a column without verification may be rebuilt.
+    fn column_or_rebuilt(&self, run: &Run) -> Column {
+        let is_verifiable = self.want(run).is_some_and(|want| want.is_verifiable());
+        match self.column(run) {
+            Column::Lost if !is_verifiable => self.rebuilt_unverified(run).map_or(Column::Lost, Column::Held),
+            column => column,
+        }
+    }
+
     /// Content of a column that is not in use, by parity and the other columns as they should be: what belongs there for the
     /// others to be rebuilt.
     pub(super) fn filler(&self, run: &Run) -> Option<Vec<u8>> {
-        let layout = &self.chunk.layout;
-        let parity = layout.stripe_in_row(run.row, layout.columns());
-        let mut bytes = self.stripe_of(parity, run.stripe_offset, run.length)?;
-        for column in (0..layout.columns()).filter(|column| *column != run.column) {
-            let Column::Held(other) = self.column(&Run { column, ..*run }) else { return None };
-            add_multiple(&mut bytes, &other, 1);
-        }
-        Some(bytes)
+        self.rebuilt(run).next()
     }
 
-    fn stripe_of(&self, stripe: usize, stripe_offset: u64, length: u64) -> Option<Vec<u8>> {
-        let mut bytes = vec![0; to_usize(length)];
-        self.pool.read_stripe(self.chunk, stripe, stripe_offset, &mut bytes).ok()?;
+    fn stripe_of(&self, stripe: usize, run: &Run) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; to_usize(run.length)];
+        self.pool.read_stripe(self.chunk, stripe, run.stripe_offset, &mut bytes).ok()?;
         Some(bytes)
     }
 
     /// Content of a column that its device can't read and that has no checksum: what the other columns and the parity say, if
-    /// none of these columns is lost too, and all parity that can be read says the same.
+    /// no more of them is lost than parity makes up for, and all parity that can be read says the same.
     pub(super) fn rebuilt_unverified(&self, run: &Run) -> Option<Vec<u8>> {
-        let layout = &self.chunk.layout;
-        let others = (0..layout.columns()).filter(|column| *column != run.column);
-        for column in others {
-            let Column::Held(bytes) = self.column(&Run { column, ..*run }) else { return None };
-            let mut found = vec![0; bytes.len()];
-            // Rebuilding reads the device: what is there must be what belongs there.
-            self.pool.read_run(self.chunk, &Run { column, ..*run }, 0, &mut found).ok()?;
-            if found != bytes {
-                return None;
-            }
-        }
-        let rebuilt = |way: usize| {
-            let mut bytes = vec![0; to_usize(run.length)];
-            self.pool.read_run(self.chunk, run, way, &mut bytes).map(|()| bytes)
-        };
-        let parities = to_usize(layout.parities());
-        let found: Vec<Vec<u8>> = (1..=parities).filter_map(|way| rebuilt(way).ok()).collect();
+        let found: Vec<Vec<u8>> = self.rebuilt(run).collect();
         let (first, rest) = found.split_first()?;
         rest.iter().all(|other| other == first).then(|| first.clone())
+    }
+
+    /// Content of a column by the other columns as they should be, and by each parity; by both parities together if another column is
+    /// lost. Empty if too much is.
+    fn rebuilt(&self, run: &Run) -> impl Iterator<Item = Vec<u8>> {
+        let (layout, run) = (self.chunk.layout, *run);
+        let (mut held, mut lost) = (Vec::new(), Vec::new());
+        for column in (0..layout.columns()).filter(|column| *column != run.column) {
+            match self.column(&Run { column, ..run }) {
+                Column::Held(bytes) => held.push((layout.stripe_in_row(run.row, column), bytes)),
+                Column::Lost => lost.push(column),
+            }
+        }
+        let recoveries = match (lost.as_slice(), layout.parities()) {
+            ([], 1) => vec![Recovery::FromP],
+            ([], 2) => vec![Recovery::FromP, Recovery::FromQ],
+            ([other], 2) => vec![Recovery::FromBoth { other: *other }],
+            _ => Vec::new(),
+        };
+        let by = move |recovery: Recovery| {
+            let mut bytes = vec![0; to_usize(run.length)];
+            for (stripe, factor) in layout.sources(&run, recovery) {
+                match held.iter().find(|(other, _)| *other == stripe) {
+                    Some((_, column)) => add_multiple(&mut bytes, column, factor),
+                    None => add_multiple(&mut bytes, &self.stripe_of(stripe, &run)?, factor),
+                }
+            }
+            Some(bytes)
+        };
+        recoveries.into_iter().filter_map(by)
     }
 }
