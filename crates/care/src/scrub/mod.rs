@@ -283,8 +283,7 @@ impl Scrub {
             counts.super_errors += number;
             match (is_right, repairs) {
                 (true, _) => counts.corrected_errors += number,
-                (false, true) => counts.uncorrectable_errors += number,
-                (false, false) => counts.correctable_errors += number,
+                (false, _) => counts.correctable_errors += number,
             }
         });
         if !is_right && repairs {

@@ -12,13 +12,15 @@ const FILES_MAX: usize = 16;
 /// Depth of directories at which a search for the path ends.
 const DEPTH_MAX: usize = 4096;
 
-/// Paths of the files that a fault belongs to, with the offset in each; nothing for metadata and parity.
+/// Paths of the files that a fault belongs to, with the offset in each; nothing for metadata and parity, and where another copy is
+/// right.
 pub(crate) fn of(
     filesystem: &Filesystem,
     view: &Committed<'_>,
     fault: &ScrubFault,
 ) -> Result<Vec<(Vec<u8>, u64)>, ScrubError> {
-    if fault.content == Content::Data { of_address(filesystem, view, fault.logical) } else { Ok(Vec::new()) }
+    let is_of_files = fault.content == Content::Data && fault.is_lost;
+    if is_of_files { of_address(filesystem, view, fault.logical) } else { Ok(Vec::new()) }
 }
 
 /// Paths of the files that data at an address belongs to, with the offset in each; a few, where many share it.

@@ -457,12 +457,35 @@ fn corrections_that_a_device_does_not_take_or_keep_are_told() {
         let report = scrub(&filesystem, &Plan::default());
         let counts = report.counts();
         assert!(counts.csum_errors > 0, "{fault:?}");
-        assert_eq!((counts.corrected_errors, counts.uncorrectable_errors), (0, counts.errors()), "{fault:?}");
+        assert_eq!((counts.corrected_errors, counts.uncorrectable_errors), (0, 0), "{fault:?}");
+        assert_eq!(counts.correctable_errors, counts.errors(), "the other copy is right: {fault:?}");
         assert_eq!(report.fault_count, counts.errors(), "{fault:?}");
+        assert!(report.faults.iter().all(|fault| fault.files.is_empty()), "no file is damaged: {fault:?}");
         assert_filled(&filesystem, FILES, FILE_BYTES);
         drop(filesystem);
         let filesystem = open(&devices, false);
         assert_eq!(scrub(&filesystem, &Plan::default()).counts().uncorrectable_errors, 0, "{fault:?}");
+        assert_filled(&filesystem, FILES, FILE_BYTES);
+    }
+}
+
+#[test]
+fn a_mirror_that_fails_is_no_damage_of_files() {
+    for profile in [Profile::Raid1, Profile::Raid5] {
+        let devices = filled(profile, 3);
+        let faulty = Arc::new(FaultyDevice::new(Arc::clone(&devices[1]) as Arc<dyn WritableDevice>));
+        let all: Vec<Arc<dyn WritableDevice>> =
+            vec![Arc::clone(&devices[0]) as _, Arc::clone(&faulty) as _, Arc::clone(&devices[2]) as _];
+        let opened = Filesystem::open_writable(all, &OpenOptions::default(), &WriteOptions::default());
+        let filesystem = opened.expect("opens");
+        let counted = faulty.counts();
+        faulty.inject(Fault::ReadsFrom { number: counted.reads });
+        faulty.inject(Fault::WritesFrom { number: counted.writes });
+        let report = scrub(&filesystem, &Plan::default());
+        let counts = report.counts();
+        assert!(counts.read_errors > 0, "{profile}: {counts:?}");
+        assert_eq!((counts.corrected_errors, counts.uncorrectable_errors), (0, 0), "{profile}: {counts:?}");
+        assert!(report.faults.iter().all(|fault| fault.files.is_empty()), "{profile}: {report:?}");
         assert_filled(&filesystem, FILES, FILE_BYTES);
     }
 }

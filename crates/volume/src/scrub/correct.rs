@@ -159,7 +159,10 @@ impl<'a> Corrector<'a> {
                 self.written.push(Written { part, bytes, problem });
             }
             Decision::Write(_) if !self.repairs => self.findings.counts.correctable_errors += 1,
-            Decision::Write(_) | Decision::Leave => self.fail(part, problem),
+            Decision::Write(_) => {
+                self.leave(part, &format!("{problem}; its device did not take the right contents"))
+            }
+            Decision::Leave => self.fail(part, problem),
         }
     }
 
@@ -243,14 +246,25 @@ impl<'a> Corrector<'a> {
         }
     }
 
-    /// A part is not corrected.
+    /// A part is not corrected that another copy, or the parity, has right: nothing of a file is lost, and its device is to be looked
+    /// at.
+    fn leave(&mut self, part: Part, problem: &str) {
+        self.findings.counts.correctable_errors += 1;
+        self.note(part, problem, false);
+    }
+
+    /// A part is not corrected, and no other copy has it right.
     pub(super) fn fail(&mut self, part: Part, problem: &str) {
         self.findings.counts.uncorrectable_errors += 1;
+        self.note(part, problem, true);
+    }
+
+    fn note(&mut self, part: Part, problem: &str, is_lost: bool) {
         let Part { stripe_offset, length, logical, content } = part;
         let devid = self.chunk.stripes[self.stripe].devid;
         let physical = Physical::new(self.physical(stripe_offset));
         let problem = problem.to_owned();
-        self.findings.faults.push(ScrubFault { logical, length, devid, physical, content, problem });
+        self.findings.faults.push(ScrubFault { logical, length, devid, physical, content, problem, is_lost });
     }
 
     /// Makes corrections durable, reads them again, and counts them.
@@ -268,7 +282,7 @@ impl<'a> Corrector<'a> {
                 let (name, physical) = (self.member().name(), self.physical(part.stripe_offset));
                 tracing::info!("{name}: scrub corrected {} bytes at offset {physical}", part.length);
             } else {
-                self.fail(part, &format!("{problem}; what was written over it can't be read again"));
+                self.leave(part, &format!("{problem}; what was written over it can't be read again"));
             }
         }
         self.findings

@@ -117,11 +117,11 @@ pub struct ScrubCounts {
     pub super_errors: u64,
     /// Pieces of parity that don't fit their data.
     pub parity_errors: u64,
-    /// Errors that could not be corrected.
+    /// Errors that could not be corrected: no copy is right.
     pub uncorrectable_errors: u64,
     /// Errors that were corrected.
     pub corrected_errors: u64,
-    /// Errors that could have been corrected, and were only looked for.
+    /// Errors that another copy, or parity, has right, and that were only looked for, or that their device did not have corrected.
     pub correctable_errors: u64,
     /// Bytes that were read of all devices.
     pub read_bytes: u64,
@@ -167,6 +167,8 @@ pub struct ScrubFault {
     pub content: Content,
     /// The problem.
     pub problem: String,
+    /// True if no other copy has it right.
+    pub is_lost: bool,
 }
 
 /// Result of a window.

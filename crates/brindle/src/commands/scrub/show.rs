@@ -101,7 +101,7 @@ fn summary(out: &mut output::Stdout, counts: &ScrubCounts) -> Result<()> {
     writeln!(out, "  Corrected:      {}", counts.corrected_errors)?;
     writeln!(out, "  Uncorrectable:  {}", counts.uncorrectable_errors)?;
     if counts.correctable_errors > 0 {
-        writeln!(out, "  Correctable:    {} (only looked for)", counts.correctable_errors)?;
+        writeln!(out, "  Correctable:    {} (right elsewhere)", counts.correctable_errors)?;
     }
     Ok(())
 }

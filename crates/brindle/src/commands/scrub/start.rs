@@ -37,7 +37,7 @@ EXIT STATUS
   0  success; errors may have been corrected
   1  failure
   2  nothing to resume, or wrong usage
-  3  errors were found that could not be corrected
+  3  errors were found that could not be corrected, or that their device did not have corrected
   129, 130, 143  ended by SIGHUP, SIGINT or SIGTERM; `resume` goes on";
 
 /// Options of a scrub.
@@ -224,7 +224,8 @@ fn finish(
 /// Exit code of a scrub that has ended.
 fn exit_code(record: &ScrubRecord) -> ExitCode {
     let counts = record.report.counts();
-    if counts.uncorrectable_errors > 0 {
+    // What a device did not take is right elsewhere, and yet not corrected.
+    if counts.uncorrectable_errors > 0 || (counts.correctable_errors > 0 && !record.read_only) {
         return ExitCode::from(UNCORRECTABLE);
     }
     let has_failed = record.report.devices.iter().any(|device| show::failure(device).is_some());

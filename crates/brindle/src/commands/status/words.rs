@@ -43,7 +43,7 @@ pub(super) fn finding(finding: &Finding) -> String {
             format!("the last scrub could not correct {}", plural(*count, "error"))
         }
         Finding::Correctable(count) => {
-            format!("the last scrub found {} and only looked", plural(*count, "error"))
+            format!("the last scrub left {} that other copies have right", plural(*count, "error"))
         }
         Finding::NotScrubbed(devid, why) => format!("devid {devid} was not scrubbed: {why}"),
         Finding::Full(content, room) => {
