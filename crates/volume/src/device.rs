@@ -365,9 +365,15 @@ impl PoolDevice {
         self.superblock_generation.load(Relaxed) == 0
     }
 
+    /// Returns true if it has missed transactions. One that lacked the last superblock alone, as a power cut between those of two
+    /// devices leaves it, has missed none once it was given one.
+    pub(crate) fn has_missed_transactions(&self) -> bool {
+        self.is_stale && (self.is_incomplete || self.durability.durable_superblock().get() == 0)
+    }
+
     /// Returns true if it has missed transactions, or may have: what only seems to sleep is not known to be whole.
     pub(crate) fn is_read_last(&self) -> bool {
-        self.is_stale || self.is_asleep && self.is_incomplete
+        self.has_missed_transactions() || self.is_asleep && self.is_incomplete
     }
 
     /// Returns true if reads of it are to be taken for those of a disk.

@@ -27,7 +27,9 @@ impl Volume {
         let of_one = |device: &PoolDevice| DeviceTraffic {
             devid: device.devid,
             traffic: device.device.as_ref().and_then(|device| device.meter()).map(Meter::traffic),
-            is_asleep: device.device.is_some() && !device.is_stale && generation(device) < newest,
+            is_asleep: device.device.is_some()
+                && !device.has_missed_transactions()
+                && generation(device) < newest,
         };
         let mut all: Vec<_> = members.map(of_one).collect();
         all.sort_by_key(|device| device.devid);

@@ -417,7 +417,7 @@ impl Volume {
                 missing: device.device.is_none(),
                 absent_since: absent_since(device.item.generation),
                 is_seed: device.is_seed,
-                is_stale: device.is_stale,
+                is_stale: device.has_missed_transactions(),
                 is_asleep: device.is_asleep,
                 is_behind: pool.is_behind(index),
                 is_incomplete: device.is_incomplete,

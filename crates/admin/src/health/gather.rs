@@ -79,7 +79,8 @@ impl PoolHealth {
             allocated_bytes: device.bytes_used,
             class: space.devices.iter().find(|other| other.devid == device.devid).map(|device| device.class),
             is_missing: device.missing,
-            is_stale: device.is_stale,
+            // One that has missed the last superblock alone gets the next one.
+            is_stale: device.is_stale && device.is_incomplete,
             is_behind: device.is_behind,
             errors: Some(counters.values()),
         });

@@ -5,7 +5,7 @@ use brindle_care::device::{Leaving, ReplaceOptions, rejoin, replace};
 use brindle_check::{CheckOptions, NoProgress, check};
 use brindle_device::{Device, SparseDevice, WritableDevice};
 use brindle_fs::{Filesystem, NewInode, OpenOptions, WriteOptions};
-use brindle_ondisk::Profile;
+use brindle_ondisk::{Profile, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE};
 use brindle_sim::FaultyDevice;
 use std::sync::Arc;
 
@@ -237,4 +237,38 @@ fn a_device_that_vanishes_while_the_pool_is_in_use_rejoins_with_the_log_of_then(
         let pool = Members { devices, filesystem }.prove("rejoined", &[0, 1]);
         assert!(has(&pool.filesystem, "with both") && has(&pool.filesystem, "later 79"));
     }
+}
+
+#[test]
+fn a_device_that_lacks_the_last_superblock_alone_is_whole_after_the_next_commit() {
+    let Members { devices, filesystem } = Members::new(2, Profile::Raid1);
+    filesystem.sync().expect("commits");
+    let before: Vec<(u64, Vec<u8>)> = SUPERBLOCK_OFFSETS[..2]
+        .iter()
+        .map(|offset| {
+            let mut bytes = vec![0; SUPERBLOCK_SIZE];
+            devices[1].read_at(*offset, &mut bytes).expect("memory");
+            (*offset, bytes)
+        })
+        .collect();
+    let generation = || filesystem.pool().superblock().generation.get();
+    let of_before = generation();
+    write(&filesystem, "new");
+    filesystem.sync().expect("commits");
+    assert_eq!(generation(), of_before + 1);
+    // A power cut between the superblocks of the two devices.
+    std::mem::forget(filesystem);
+    for (offset, bytes) in before {
+        devices[1].write_at(offset, &bytes).expect("memory");
+    }
+    let filesystem = open(&devices, false);
+    let stale = || {
+        let devices = filesystem.pool().volume().devices().into_iter();
+        devices.filter(|device| device.is_stale).map(|device| device.is_incomplete).collect::<Vec<_>>()
+    };
+    assert_eq!(stale(), [false], "it is behind, and lacks nothing");
+    write(&filesystem, "newer");
+    filesystem.sync().expect("commits");
+    assert_eq!(stale(), [false; 0]);
+    filesystem.shutdown().expect("works");
 }
