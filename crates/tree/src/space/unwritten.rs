@@ -62,7 +62,8 @@ impl Unwritten {
 
 impl Space {
     /// Returns true if there is anything to write. A group that may have become empty is no reason: it goes with the
-    /// next transaction that has one.
+    /// next transaction that has one. A spare of the write-back tier is, once it is wanted no more: it may have fewer copies than
+    /// other data, and would then keep a pool that has lost its device from being written.
     pub(crate) fn has_unwritten(&self) -> bool {
         let state = self.lock();
         !state.unwritten_chunks.is_empty()
@@ -72,6 +73,7 @@ impl Space {
             || state.groups().any(is_changed)
             || state.write_back.is_changed
             || state.has_drained()
+            || state.has_unwanted_spare()
     }
 
     /// Takes what has changed since the last call, to be written.

@@ -72,6 +72,8 @@ impl Space {
         tier.stored = settings;
         tier.is_changed = true;
         tier.obstacle = None;
+        // Empty chunks may be wanted no more.
+        state.may_remove = true;
     }
 
     /// Returns true if new data goes to the write-back tier. `is_synced`: a sync waits for it.
@@ -205,6 +207,13 @@ impl State {
         let is_spare = |group: &&Group| group.content() == Content::WriteBack && group.is_empty();
         let is_wanted = self.write_back.mode != WriteBackMode::Off && self.is_of_chosen_profile(group);
         is_wanted && self.groups().filter(is_spare).count() <= SPARE_CHUNKS
+    }
+
+    /// Returns true if an empty chunk of the tier is wanted no more, and goes with the next commit.
+    pub(super) fn has_unwanted_spare(&self) -> bool {
+        let is_spare =
+            |group: &&Group| group.content() == Content::WriteBack && group.is_empty() && group.writable;
+        self.may_remove && self.groups().filter(is_spare).any(|group| !self.is_write_back_spare(group))
     }
 
     /// Gives up a chunk of the tier in which nothing waits. `None` if there is none.

@@ -325,6 +325,47 @@ fn another_profile_counts_from_the_next_write_on() {
 }
 
 #[test]
+fn a_spare_chunk_of_one_copy_goes_when_it_is_wanted_no_more() {
+    let devices = &[(Solid, 512), (Rotating, 1024), (Rotating, 1024)];
+    let single = WriteBackSettings { mode: None, profile: Some(Profile::Single) };
+    let of_one_copy = |fs: &Filesystem| {
+        let chunks = fs.pool().volume().chunks().into_iter();
+        chunks.filter(|chunk| chunk.kind.profile() == Some(Profile::Single)).count()
+    };
+    let told_later = |pool: &mut MixedPool, fs: Filesystem| {
+        fs.shutdown().expect("closes");
+        drop(fs);
+        pool.write.write_back = WriteBackWish::Told(WriteBackMode::Off);
+        pool.open()
+    };
+    for is_stored in [true, false] {
+        let mut pool = MixedPool::new(devices, Making::of(Profile::Raid1, Profile::Raid1));
+        pool.write.write_back = WriteBackWish::Told(WriteBackMode::Sync);
+        let mut fs = pool.open();
+        fs.set_write_back(single).expect("writable");
+        synced(&fs, "file", MIB);
+        destage(&fs);
+        fs.commit().expect("commits");
+        assert_eq!((waiting(&fs), of_one_copy(&fs)), (0, 1), "one is kept for what comes");
+        if is_stored {
+            let off = WriteBackSettings { mode: Some(WriteBackMode::Off), profile: None };
+            fs.set_write_back(off).expect("writable");
+        } else {
+            fs = told_later(&mut pool, fs);
+        }
+        fs.commit().expect("commits");
+        assert_eq!(of_one_copy(&fs), 0);
+        pool.close(fs);
+        // Without the SSD the pool is written.
+        pool.devices.remove(0);
+        pool.open.pool.volume.degraded = true;
+        let fs = pool.open();
+        put(&fs, fs.root(), "without it", MIB).expect("room");
+        fs.shutdown().expect("closes");
+    }
+}
+
+#[test]
 fn nothing_is_destaged_while_a_device_is_missing() {
     let devices = &[(Solid, 512), (Solid, 512), (Rotating, 1024), (Rotating, 1024)];
     let mut pool = MixedPool::new(devices, Making::of(Profile::Raid1, Profile::Raid1));
