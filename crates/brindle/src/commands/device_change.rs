@@ -62,9 +62,19 @@ pub(crate) fn leaving(pool: &dyn PoolAdmin, word: &Path) -> Result<Leaving> {
         Some(devid) => return Ok(Leaving::Id(DevId::new(devid))),
         None => {}
     }
-    match DeviceIdentity::read(word)? {
-        Some(device) if device.fsid == pool.fsid()? => Ok(Leaving::Id(device.devid)),
-        _ => bail!("{}: not a device of this pool", word.display()),
+    let fsid = pool.fsid()?;
+    let Some(device) = DeviceIdentity::read(word)?.filter(|device| device.fsid == fsid) else {
+        bail!("{}: not a device of this pool", word.display());
+    };
+    // The id may be that of another device by now.
+    let member = pool.members()?.into_iter().find(|member| member.uuid == device.uuid);
+    match member {
+        Some(member) => Ok(Leaving::Id(member.devid)),
+        None => bail!(
+            "{}: no device of this pool any more: it was devid {} until it was removed or replaced",
+            word.display(),
+            device.devid
+        ),
     }
 }
 
