@@ -2,12 +2,15 @@
 
 use super::find::{block_devices, btrfs_devices};
 use crate::pool::{AdminError, DeviceIdentity};
-use brindle_cache::CacheWord;
+use brindle_cache::{CacheWord, look_at_device};
+use brindle_device::Device;
 use brindle_ondisk::{DevId, Generation, Uuid};
+use brindle_tree::{OpenOptions, Pool};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Files of a directory that are looked at, at most.
 const FILES_MAX: usize = 4096;
@@ -58,7 +61,8 @@ pub fn members(named: &[PathBuf], except: &[PathBuf], search: Search) -> Result<
         return failed.map_or(Ok(Members { others: Vec::new(), expected: 0, found: 0 }), Err);
     };
     let is_sought = search == Search::Always || !known.is_complete();
-    let others = if is_sought { choose(&known, candidates(named.iter().chain(except))) } else { Vec::new() };
+    let found = if is_sought { candidates(named.iter().chain(except)) } else { Vec::new() };
+    let others = choose(&known, found, |found| uuids_of_pool(&known.newest.fsid, named, found));
     let found = known.count() + others.len();
     let newest = others.iter().map(|(identity, _)| *identity).chain([known.newest]);
     let expected = newest.max_by_key(|identity| identity.generation).map_or(0, |newest| newest.devices);
@@ -159,8 +163,27 @@ pub fn find_device(there: &[&Path], fsid: &Uuid, devid: DevId, uuid: &Uuid) -> V
     found
 }
 
-/// The candidates that are devices of the pool, one for each id that is not known.
-fn choose(known: &Known, candidates: Vec<(DeviceIdentity, PathBuf)>) -> Vec<(DeviceIdentity, PathBuf)> {
+/// Ids and UUIDs of the devices of a pool by its chunk tree; `None` if that can't be read.
+fn uuids_of_pool(
+    fsid: &Uuid,
+    named: &[PathBuf],
+    found: &[&(DeviceIdentity, PathBuf)],
+) -> Option<Vec<(DevId, Uuid)>> {
+    let paths = named.iter().chain(found.iter().map(|(_, path)| path));
+    let devices: Vec<Arc<dyn Device>> = paths.filter_map(|path| look_at_device(path).ok()).collect();
+    let mut options = OpenOptions::default();
+    (options.volume.fsid, options.volume.degraded) = (Some(*fsid), true);
+    let pool = Pool::open(devices, &options).ok()?;
+    Some(pool.volume().devices().into_iter().map(|device| (device.devid, device.uuid)).collect())
+}
+
+/// The candidates that are devices of the pool, one for each id that is not known. If several of one id have different UUIDs, all but
+/// one have left the pool, and `uuids` is asked for those of the pool's devices.
+fn choose(
+    known: &Known,
+    candidates: Vec<(DeviceIdentity, PathBuf)>,
+    uuids: impl FnOnce(&[&(DeviceIdentity, PathBuf)]) -> Option<Vec<(DevId, Uuid)>>,
+) -> Vec<(DeviceIdentity, PathBuf)> {
     let mut by_id: BTreeMap<DevId, Vec<(DeviceIdentity, PathBuf)>> = BTreeMap::new();
     for (identity, path) in candidates.into_iter().filter(|(it, _)| it.fsid == known.newest.fsid) {
         match known.generations.get(&identity.devid) {
@@ -171,6 +194,16 @@ fn choose(known: &Known, candidates: Vec<(DeviceIdentity, PathBuf)>) -> Vec<(Dev
                 identity.devid
             ),
             Some(_) => {}
+        }
+    }
+    let has_several = |found: &Vec<(DeviceIdentity, PathBuf)>| {
+        found.iter().any(|(identity, _)| identity.uuid != found[0].0.uuid)
+    };
+    if by_id.values().any(has_several)
+        && let Some(uuids) = uuids(&by_id.values().flatten().collect::<Vec<_>>())
+    {
+        for (devid, found) in by_id.iter_mut().filter(|(_, found)| has_several(found)) {
+            found.retain(|(identity, _)| uuids.contains(&(*devid, identity.uuid)));
         }
     }
     let one = |(devid, found): (DevId, Vec<(DeviceIdentity, PathBuf)>)| {
@@ -216,9 +249,26 @@ mod tests {
         let candidates =
             candidates.map(|(fsid, devid, path)| (device(fsid, devid, 20, 4), PathBuf::from(path)));
         let known = Known::of(&[device(7, 1, 10, 4)]).expect("a device");
-        let chosen: Vec<PathBuf> =
-            choose(&known, candidates.to_vec()).into_iter().map(|(_, path)| path).collect();
+        let chosen = choose(&known, candidates.to_vec(), |_| unreachable!("all have the same UUID"));
+        let chosen: Vec<PathBuf> = chosen.into_iter().map(|(_, path)| path).collect();
         assert_eq!(chosen, [PathBuf::from("b"), PathBuf::from("d")]);
+    }
+
+    #[test]
+    fn of_two_devices_of_an_id_that_of_the_chunk_tree_is_taken() {
+        let known = Known::of(&[device(7, 1, 20, 2)]).expect("a device");
+        let (member, mut removed) = (device(7, 2, 20, 2), device(7, 2, 10, 2));
+        removed.uuid = Uuid([5; 16]);
+        let found = [(removed, PathBuf::from("removed")), (member, PathBuf::from("b"))];
+        let chosen = choose(&known, found.to_vec(), |found| {
+            assert_eq!(found.len(), 2);
+            Some(vec![(DevId::new(1), Uuid([9; 16])), (DevId::new(2), member.uuid)])
+        });
+        assert_eq!(chosen, [(member, PathBuf::from("b"))]);
+        assert!(choose(&known, found.to_vec(), |_| None).is_empty(), "the chunk tree can't be read");
+        let copies = [found[0].clone(), found[1].clone(), (member, PathBuf::from("a copy"))];
+        let uuids = |_: &[&(DeviceIdentity, PathBuf)]| Some(vec![(DevId::new(2), member.uuid)]);
+        assert!(choose(&known, copies.to_vec(), uuids).is_empty(), "copies of one device");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `device add`, `device remove` and `filesystem resize`: offline, on a mount, and on one of the kernel.
 
 use super::mount::{can_mount, unmount};
-use super::support::{brindle, brindle_fails, brindle_prints, moments, number, text};
+use super::support::{Loops, brindle, brindle_fails, brindle_prints, is_root, moments, number, text};
 use super::tier::host::{TierPool, can_mount as kernel_can_mount, run};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -506,6 +506,29 @@ fn a_device_of_an_unmounted_pool_is_replaced_and_one_that_was_away_comes_back() 
     let said: Value = serde_json::from_str(&said).expect("JSON");
     assert_eq!((&said["changes"][0]["state"], &said["changes"][0]["devid"]), (&"done".into(), &1.into()));
     pool.check(&[1, 2]);
+}
+
+#[test]
+fn a_device_that_has_left_does_not_stand_for_the_one_that_has_its_id_now() {
+    let pool = Pool::make(2, "single");
+    let left = pool.directory.path().join("left.img");
+    std::fs::copy(pool.image(1), &left).expect("room");
+    let on = |numbers: [usize; 2]| ["--pool", pool.image(numbers[0]), pool.image(numbers[1])];
+    brindle_prints(["device", "remove", "2"].into_iter().chain(on([0, 1])));
+    brindle_prints(["device", "add", pool.image(2), "--pool", pool.image(0)]);
+    assert_eq!(pool.members(&[0, 2]).iter().map(|member| member.0).collect::<Vec<_>>(), [1, 2]);
+    let said = brindle_fails(1, ["device", "remove", text(&left)].into_iter().chain(on([0, 2])));
+    assert!(said.contains("no device of this pool any more: it was devid 2"), "{said}");
+    let words = ["device", "replace", "start", text(&left), pool.image(1)];
+    let said = brindle_fails(1, words.into_iter().chain(on([0, 2])));
+    assert!(said.contains("no device of this pool any more"), "{said}");
+    if is_root("a loop device") {
+        // Among block devices the one of the pool is found.
+        let loops = Loops::attach(&[pool.images[0].clone(), pool.images[2].clone(), left], &[]);
+        let said = brindle_prints(["filesystem", "resize", "2:-16M", text(&loops.0[0])]);
+        assert!(said.contains("Resized: devid 2"), "{said}");
+    }
+    brindle_prints(["device", "remove", pool.image(2)].into_iter().chain(on([0, 2])));
 }
 
 #[test]
