@@ -104,7 +104,9 @@ fn kind_of_tree_error(error: &TreeError) -> ErrorKind {
         TreeError::ReadOnly(_) => ErrorKind::ReadOnly,
         TreeError::NoDevice(_) => ErrorKind::NoDevice,
         TreeError::NoTree(_) => ErrorKind::NotFound,
-        TreeError::UnderWay(_) | TreeError::Busy { .. } => ErrorKind::Busy,
+        TreeError::UnderWay(_) | TreeError::ReplacementInterrupted { .. } | TreeError::Busy { .. } => {
+            ErrorKind::Busy
+        }
         TreeError::Volume(_)
         | TreeError::Read(_)
         | TreeError::KeyBeyondBound { .. }

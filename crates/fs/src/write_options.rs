@@ -104,6 +104,7 @@ impl WriteOptions {
             recovers: true,
             recount: Recount::default(),
             is_transient: false,
+            cancels_replacement: false,
             series: folded(self.host.new_uuid()),
             clock: Arc::new(move || Timespec::from(host.now())),
         }

@@ -87,6 +87,18 @@ pub enum TreeError {
     /// The pool can't be written until an operation that was begun has ended.
     #[error("the pool can't be written: {0}")]
     UnderWay(&'static str),
+    /// The kernel was interrupted while it replaced a device.
+    #[error(
+        "the pool can't be written: the kernel was interrupted while it replaced devid {devid} by {}; mount it with the kernel and \
+         all devices, the target too, which goes on with that, or end it by `brindle device replace cancel`",
+        target.as_deref().unwrap_or("a target that is not there")
+    )]
+    ReplacementInterrupted {
+        /// The device that is to be replaced.
+        devid: DevId,
+        /// The target, if it was given.
+        target: Option<String>,
+    },
     /// A block that was to be written is not what it should be: a mistake of brindle's, and nothing was written.
     #[error("refused to write a tree block: {0}")]
     Refused(CorruptNode),

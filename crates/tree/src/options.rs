@@ -88,6 +88,8 @@ pub struct WriterOptions {
     /// True if nothing written lasts: a replacement that was interrupted is no reason to refuse, for it is left as it
     /// is, and so is a relocation.
     pub is_transient: bool,
+    /// The caller ends a replacement that the kernel was interrupted in, before anything else. Without this a pool with one is refused.
+    pub cancels_replacement: bool,
     /// Facts that are counted anew.
     pub recount: Recount,
     /// The clock.
@@ -108,6 +110,7 @@ impl Default for WriterOptions {
             log_prepare_locked: false,
             recovers: false,
             is_transient: false,
+            cancels_replacement: false,
             recount: Recount::default(),
             clock: Arc::new(system_time),
             series: system_time().nsec.get().into(),
@@ -127,6 +130,7 @@ impl fmt::Debug for WriterOptions {
             .field("log_prepare_locked", &self.log_prepare_locked)
             .field("recovers", &self.recovers)
             .field("is_transient", &self.is_transient)
+            .field("cancels_replacement", &self.cancels_replacement)
             .field("recount", &self.recount)
             .finish_non_exhaustive()
     }

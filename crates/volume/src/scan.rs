@@ -29,6 +29,9 @@ pub struct OpenOptions {
     pub allows_short: bool,
 }
 
+/// Id of the target of a replacement that the kernel has begun (`BTRFS_DEV_REPLACE_DEVID`).
+const TARGET: DevId = DevId::new(0);
+
 /// A device that was given and is not used.
 #[derive(Clone, Debug)]
 pub struct UnusedDevice {
@@ -51,6 +54,8 @@ pub enum UnusedReason {
     NotInPool(DevId),
     /// Stale: the pool is written without it.
     Stale(DevId),
+    /// Target of a replacement that the kernel has begun: it is no device of the pool yet.
+    Target,
 }
 
 impl fmt::Display for UnusedDevice {
@@ -73,6 +78,9 @@ impl fmt::Display for UnusedDevice {
                     "{} (devid {devid}) has missed transactions, the pool is written without",
                     self.device
                 )
+            }
+            UnusedReason::Target => {
+                write!(f, "{} is the target of a replacement that the kernel has begun", self.device)
             }
         }
     }
@@ -167,13 +175,16 @@ pub(crate) fn scan(devices: Vec<Given>, options: &OpenOptions) -> Result<Scan, V
     let (members, strangers): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|(found, _)| found.superblock.fsid == fsid);
     let strangers = strangers.into_iter().map(|(found, _)| found).collect();
+    let (targets, members): (Vec<_>, Vec<_>) =
+        members.into_iter().partition(|(found, _)| found.devid() == TARGET);
+    unused.extend(targets.iter().map(|(target, _)| target.unused(UnusedReason::Target)));
     let (members, warnings): (Vec<_>, Vec<_>) = members.into_iter().unzip();
     let (members, duplicates) = without_duplicates(members, &mut unused);
-    // Devid 0 is the target of a running replacement; the pool's own devices know better.
-    let best = members
-        .iter()
-        .max_by_key(|found| (found.generation(), found.devid() != DevId::new(0), Reverse(found.devid())));
-    let superblock = Arc::clone(&best.expect("the chosen pool has a device").superblock);
+    let best = members.iter().max_by_key(|found| (found.generation(), Reverse(found.devid())));
+    let Some(best) = best else {
+        return Err(VolumeError::NoPool { fsid: Some(fsid), devices: unused });
+    };
+    let superblock = Arc::clone(&best.superblock);
     let mut warnings: Vec<Warning> = warnings.into_iter().flatten().collect();
     let newest = |found: &&Found| {
         found.generation() == superblock.generation && found.superblock.is_of_series(&superblock)

@@ -223,6 +223,12 @@ impl Volume {
         self.snapshot().unused()
     }
 
+    /// Name of the target of a replacement that the kernel has begun, if it was given.
+    pub fn replacement_target(&self) -> Option<String> {
+        let unused = self.unused_devices().into_iter();
+        unused.filter(|it| matches!(it.reason, crate::UnusedReason::Target)).map(|it| it.device).next()
+    }
+
     /// Adds a chunk of the chunk tree. One that is known already, such as the superblock's, changes nothing;
     /// one that overlaps another is refused, and so is one that can't be read because its devices end
     /// before it.

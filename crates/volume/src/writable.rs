@@ -27,12 +27,6 @@ pub enum NotWritable {
     /// Assurances are given up that writing needs.
     #[error("rescue options are for reading")]
     Rescue,
-    /// A device replacement is under way.
-    #[error("{device} is about to replace another device")]
-    Replacing {
-        /// The target.
-        device: String,
-    },
     /// Two devices claim to be the same one.
     #[error("{device} is devid {devid}, as is {other}, which is just as new")]
     Twins {
@@ -83,9 +77,6 @@ pub(crate) fn check(scan: &Scan) -> Result<(), NotWritable> {
         if let Some(member) = scan.members.iter().find(|member| key(member) == key(twin)) {
             return Err(NotWritable::Twins { device: name(twin), other: name(member), devid: twin.devid() });
         }
-    }
-    if let Some(target) = scan.members.iter().find(|found| found.devid() == DevId::new(0)) {
-        return Err(NotWritable::Replacing { device: name(target) });
     }
     Ok(())
 }

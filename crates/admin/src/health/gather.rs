@@ -36,6 +36,12 @@ impl PoolHealth {
         for info in &infos {
             devices.push(device_of(mounted, &fsid, info)?);
         }
+        let writing = writing_of(mounted, mounts)?;
+        let replacement = match (&reach, &writing) {
+            // One that was to be written says it itself.
+            (Reach::Brindle(mount), Writing::Declined) => unless_closed(mount.replace_status().map(Some))?,
+            _ => None,
+        };
         let (space, jobs, write_back) = if is_of_kernel {
             (SpaceHealth::of_kernel(&fsid, &devices), kernel_jobs(mounted, &fsid), None)
         } else {
@@ -49,12 +55,13 @@ impl PoolHealth {
             label: String::from_utf8_lossy(&mounted.label()?).into_owned(),
             server: if is_of_kernel { PoolServer::Kernel } else { PoolServer::Brindle },
             mountpoints: mounts.iter().map(|mount| mount.mountpoint.clone()).collect(),
-            writing: writing_of(mounted, mounts)?,
+            writing,
             devices,
             space,
             // The mount is read-only then, and says why.
             damaged_trees: Vec::new(),
             has_wrong_quotas: has_wrong_quotas(mounted, &fsid)?,
+            replacement: replacement.and_then(|status| status.interrupted(None)),
             jobs,
             scrub: unless_closed(last_scrub(reach, records))?,
             write_back,
@@ -86,6 +93,8 @@ impl PoolHealth {
         });
         let devices = devices.collect();
         let interrupted = pool.balance_status()?.state == BalanceState::Paused;
+        let target = pool.volume().replacement_target();
+        let replacement = pool.replace_status()?.interrupted(target);
         let balance = Job { name: "balance".to_owned(), is_running: false, progress: None };
         Ok(Self {
             fsid: superblock.fsid,
@@ -101,6 +110,7 @@ impl PoolHealth {
                 .into_iter()
                 .map(|(tree, error)| (tree, error.to_string()))
                 .collect(),
+            replacement,
             jobs: interrupted.then_some(balance).into_iter().collect(),
             scrub: stored_scrub(records, &superblock.fsid)?,
             write_back: Some(WriteBack::of_pool(pool)?),

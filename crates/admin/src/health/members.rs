@@ -52,6 +52,8 @@ pub fn members(named: &[PathBuf], except: &[PathBuf], search: Search) -> Result<
     let (mut identities, mut failed) = (Vec::new(), None);
     for path in named {
         match DeviceIdentity::read_any_copy(path) {
+            // It belongs to no pool yet.
+            Ok(Some(identity)) if identity.is_target() => {}
             Ok(Some(identity)) => identities.push(identity),
             Ok(None) => failed = failed.or_else(|| Some(AdminError::NoPool(path.clone()))),
             Err(error) => failed = failed.or(Some(error)),
@@ -109,7 +111,8 @@ fn candidates<'p>(words: impl Iterator<Item = &'p PathBuf>) -> Vec<(DeviceIdenti
     let named: BTreeSet<u64> = words.flat_map(|word| block_device_numbers(word)).collect();
     let is_named = |path: &Path| block_device_numbers(path).iter().any(|number| named.contains(number));
     let free = block_devices().into_iter().filter(|path| !is_named(path));
-    free.filter_map(|path| Some((DeviceIdentity::read(&path).ok()??, path))).collect()
+    let identified = free.filter_map(|path| Some((DeviceIdentity::read(&path).ok()??, path)));
+    identified.filter(|(identity, _)| !identity.is_target()).collect()
 }
 
 /// Numbers of the block devices that a word names: a path, or a cache with its parts.

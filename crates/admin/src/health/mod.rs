@@ -14,6 +14,7 @@ mod members;
 mod rules;
 mod space;
 mod ssds;
+mod target;
 #[cfg(test)]
 mod tests;
 
@@ -21,8 +22,10 @@ pub use find::{FoundPool, btrfs_devices, find_tagged, on_block_devices, on_devic
 pub use members::{Members, Search, find_device, images_beside, members};
 pub use rules::{Finding, Severity, State, findings, severity_of, state_of};
 pub use ssds::find_ssds;
+pub use target::{retire_target, targets_of, without_targets};
 
 use crate::activity::Activity;
+use crate::pool::InterruptedReplacement;
 use crate::{CacheLines, WriteBack};
 use brindle_care::scrub::ScrubRecord;
 use brindle_ondisk::{BlockGroupType, DevId, RootId, Uuid};
@@ -52,6 +55,8 @@ pub struct PoolHealth {
     pub damaged_trees: Vec<(RootId, String)>,
     /// True if the numbers of quota groups are known to be wrong, and no rescan runs.
     pub has_wrong_quotas: bool,
+    /// Replacement that the kernel was interrupted in; of a pool that is not mounted, or only read by brindle.
+    pub replacement: Option<InterruptedReplacement>,
     /// Jobs that run, or are paused.
     pub jobs: Vec<Job>,
     /// The last scrub, and true while it runs.

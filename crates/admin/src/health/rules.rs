@@ -2,6 +2,7 @@
 
 use super::{DeviceHealth, Job, PoolHealth, RoomHealth, Writing};
 use crate::CacheLines;
+use crate::pool::InterruptedReplacement;
 use brindle_cache::ERROR_COUNTERS;
 use brindle_care::scrub::{DeviceState, ScrubRecord};
 use brindle_ondisk::{DevId, RootId, Uuid};
@@ -72,6 +73,8 @@ impl State {
 pub enum Finding {
     /// The pool is read-only.
     ReadOnly(String),
+    /// The kernel was interrupted while it replaced a device: until that is ended, the pool is only read.
+    Replacing(InterruptedReplacement),
     /// A tree can't be read, in any copy, for a reason.
     DamagedTree(RootId, String),
     /// A device is not there.
@@ -132,7 +135,8 @@ impl Finding {
             | Self::Behind(..)
             | Self::CacheDegraded(..)
             | Self::Uncorrectable(_) => Severity::Risk,
-            Self::DeviceErrors(..)
+            Self::Replacing(_)
+            | Self::DeviceErrors(..)
             | Self::CacheWithoutSsd(..)
             | Self::CacheErrors(..)
             | Self::Correctable(_)
@@ -174,6 +178,7 @@ impl Finding {
     pub fn name(&self) -> &'static str {
         match self {
             Self::ReadOnly(_) => "read_only",
+            Self::Replacing(_) => "replacement_interrupted",
             Self::DamagedTree(..) => "tree_damaged",
             Self::Missing(..) => "device_missing",
             Self::LeftOut(..) => "device_left_out",
@@ -205,6 +210,7 @@ pub fn findings(pool: &PoolHealth, now: u64) -> Vec<Finding> {
     if let Writing::Refused(why) = &pool.writing {
         found.push(Finding::ReadOnly(why.clone()));
     }
+    found.extend(pool.replacement.clone().map(Finding::Replacing));
     let damaged = pool.damaged_trees.iter();
     found.extend(damaged.map(|(tree, why)| Finding::DamagedTree(*tree, why.clone())));
     pool.devices.iter().for_each(|device| judge_device(device, &mut found));

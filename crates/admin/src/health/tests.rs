@@ -37,6 +37,7 @@ fn sound() -> PoolHealth {
         devices: vec![device(1), device(2)],
         space: SpaceHealth { data: room, metadata: room, has_tiers: true, ..SpaceHealth::default() },
         damaged_trees: Vec::new(),
+        replacement: None,
         has_wrong_quotas: false,
         jobs: Vec::new(),
         scrub: scrubbed(ScrubCounts::default(), DeviceState::Finished),

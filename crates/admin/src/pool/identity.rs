@@ -56,6 +56,11 @@ impl DeviceIdentity {
         Ok(superblock.has_magic().then_some(superblock))
     }
 
+    /// Returns true for the target of a replacement that the kernel has begun: it is no device of the pool yet.
+    pub fn is_target(&self) -> bool {
+        self.devid == DevId::new(0)
+    }
+
     pub(crate) fn of(superblock: &Superblock) -> Self {
         let item = &superblock.dev_item;
         let (devid, uuid, stored) = (item.devid, item.uuid, item.device_type.get());

@@ -21,7 +21,7 @@ pub use error::AdminError;
 pub use identity::DeviceIdentity;
 pub use kernel::KernelMount;
 pub use offline::{OpenPool, inventory};
-pub use replace::{ReplaceState, ReplaceStatus};
+pub use replace::{InterruptedReplacement, ReplaceState, ReplaceStatus};
 pub use served::BrindleMount;
 
 use crate::balance::BalanceState;

@@ -27,6 +27,15 @@ pub struct ReplaceStatus {
     pub lost_reads: u64,
 }
 
+/// A replacement that the kernel was interrupted in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterruptedReplacement {
+    /// The device that is to be replaced.
+    pub devid: DevId,
+    /// The target, if it was found.
+    pub target: Option<String>,
+}
+
 /// State of a replacement, as the pool records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplaceState {
@@ -53,6 +62,13 @@ impl ReplaceStatus {
         write_errors: 0,
         lost_reads: 0,
     };
+
+    /// One that was begun and has not ended, of a pool in which none runs; its target, if that is there.
+    pub fn interrupted(&self, target: Option<String>) -> Option<InterruptedReplacement> {
+        let is_interrupted = matches!(self.state, ReplaceState::Started | ReplaceState::Suspended);
+        let devid = self.devid.filter(|_| is_interrupted)?;
+        Some(InterruptedReplacement { devid, target })
+    }
 
     /// Key of the record in the device tree.
     pub(super) fn key() -> Key {

@@ -12,7 +12,7 @@ use anyhow::{Result, anyhow};
 use brindle_admin::health::images_beside;
 use brindle_cache::{look_at_device, open_pool_device};
 use brindle_device::{Device, WritableDevice};
-use brindle_fs::{Filesystem, FsError};
+use brindle_fs::{Filesystem, FsError, OpenOptions, WriteOptions};
 use brindle_ondisk::{DevId, RootId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, Uuid, to_u64};
 use brindle_rescue::Step;
 use brindle_rescue::chunks::overlaid;
@@ -115,9 +115,25 @@ pub(crate) fn open_writable(
     devices: Vec<Arc<dyn WritableDevice>>,
     mount: &MountOptions,
 ) -> Result<Filesystem> {
+    open_written(devices, mount, Filesystem::open_writable)
+}
+
+/// The same, which ends a replacement that the kernel was interrupted in.
+pub(crate) fn open_ending_replacement(
+    devices: Vec<Arc<dyn WritableDevice>>,
+    mount: &MountOptions,
+) -> Result<Filesystem> {
+    open_written(devices, mount, Filesystem::open_ending_replacement)
+}
+
+fn open_written(
+    devices: Vec<Arc<dyn WritableDevice>>,
+    mount: &MountOptions,
+    open: impl FnOnce(Vec<Arc<dyn WritableDevice>>, &OpenOptions, &WriteOptions) -> Result<Filesystem, FsError>,
+) -> Result<Filesystem> {
     let write = mount.write.for_filesystem();
     let names: Vec<String> = devices.iter().map(|device| device.name().to_owned()).collect();
-    let filesystem = Filesystem::open_writable(devices, &open_options(mount), &write).map_err(|error| {
+    let filesystem = open(devices, &open_options(mount), &write).map_err(|error| {
         let names: Vec<&Path> = names.iter().map(Path::new).collect();
         explain(error, &names)
     })?;
@@ -125,8 +141,8 @@ pub(crate) fn open_writable(
     Ok(filesystem)
 }
 
-fn open_options(mount: &MountOptions) -> brindle_fs::OpenOptions {
-    let mut options = brindle_fs::OpenOptions { subvolume: mount.subvolume(), ..Default::default() };
+fn open_options(mount: &MountOptions) -> OpenOptions {
+    let mut options = OpenOptions { subvolume: mount.subvolume(), ..Default::default() };
     options.pool.volume.degraded = mount.degraded;
     options.pool.volume.lease.mode = mount.lease.mode;
     options.pool.volume.lease.interval = mount.lease.interval.unwrap_or(LEASE_INTERVAL);

@@ -18,6 +18,7 @@ mod export;
 mod failing;
 mod files;
 mod inspect;
+mod interrupted;
 mod lab;
 mod lease;
 mod logged;

@@ -20,7 +20,7 @@ mod resize;
 mod vacate;
 
 pub use add::{AddOptions, Newcomer, add, open_device, prepare};
-pub use brindle_volume::{LeaseFound, break_leases, find_leases};
+pub use brindle_volume::{LeaseFound, break_leases, find_leases, wipe_superblocks};
 pub use error::DeviceCareError;
 pub use rejoin::rejoin;
 pub use remove::{Leaving, remove};

@@ -65,6 +65,16 @@ impl Filesystem {
         Self::open_to_write(devices, options, write, &write.for_pool())
     }
 
+    /// Opens the pool to write it, and ends a replacement that the kernel was interrupted in, with the first commit.
+    pub fn open_ending_replacement(
+        devices: Vec<Arc<dyn WritableDevice>>,
+        options: &OpenOptions,
+        write: &WriteOptions,
+    ) -> Result<Self, FsError> {
+        let writer = WriterOptions { cancels_replacement: true, ..write.for_pool() };
+        Self::open_to_write(devices, options, write, &writer)
+    }
+
     /// Opens the pool that lies on `devices`, given in any order, to read it with what its log says. Nothing is
     /// written to the devices: the log is replayed in memory. For pools that can't be written, such as one with a
     /// replacement that the kernel has to end.
@@ -92,6 +102,9 @@ impl Filesystem {
         let pool = Pool::open_writable(devices, &options.pool, writer)?;
         if let Some((tree, source)) = pool.damaged_trees().into_iter().next() {
             return Err(FsError::DamagedTree { tree, source: Box::new(source) });
+        }
+        if writer.cancels_replacement {
+            pool.cancel_replacement()?;
         }
         let mut write = write.clone();
         if write.small_file_bytes.is_none() {

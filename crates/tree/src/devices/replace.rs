@@ -22,10 +22,12 @@ use crate::devices::Devices;
 use crate::editor::Editor;
 use crate::error::TreeError;
 use crate::space::Urgency;
+use crate::store::Store;
+use crate::transaction::Transactions;
 use crate::transaction::device_items::remove_statistics;
 use brindle_device::WritableDevice;
 use brindle_ondisk::item::{DevItem, DevReplaceItem};
-use brindle_ondisk::{DevId, Key, KeyType, ObjectId, RootId};
+use brindle_ondisk::{DevId, Item, Key, KeyType, ObjectId, RootId};
 use brindle_volume::Replacement;
 use std::sync::Arc;
 use zerocopy::little_endian::U64;
@@ -35,6 +37,12 @@ use zerocopy::{FromBytes, IntoBytes};
 const BLOCKS: usize = 32;
 /// A replacement that was begun and has ended (`BTRFS_DEV_REPLACE_ITEM_STATE_FINISHED`).
 const FINISHED: u64 = 2;
+/// One that was ended before its time (`BTRFS_DEV_REPLACE_ITEM_STATE_CANCELED`).
+const CANCELED: u64 = 3;
+/// Begun and not ended (`BTRFS_DEV_REPLACE_ITEM_STATE_STARTED`, `BTRFS_DEV_REPLACE_ITEM_STATE_SUSPENDED`).
+const INTERRUPTED: [u64; 2] = [1, 4];
+/// Id of the source in the record of a replacement that has ended.
+const NO_DEVICE: DevId = DevId::new(u64::MAX);
 
 /// A replacement under way.
 #[derive(Debug)]
@@ -95,6 +103,34 @@ impl Replacing<'_> {
     }
 }
 
+/// The record of a replacement that the kernel has begun and not ended.
+pub(crate) fn interrupted(store: &Store) -> Result<Option<DevReplaceItem>, TreeError> {
+    let tree = store.tree(RootId::DEV_TREE)?;
+    let found = store.with_item(&tree, &record_key(), |data| match Item::parse(&record_key(), data) {
+        Ok(Item::DevReplace(item)) => Some(*item),
+        _ => None,
+    })?;
+    Ok(found.flatten().filter(|item| INTERRUPTED.contains(&item.replace_state.get())))
+}
+
+/// Records a replacement that the kernel was interrupted in as ended, with the running transaction, as the kernel does where one is
+/// cancelled. All that was written meanwhile is on the source as well.
+pub(crate) fn cancel(transactions: &Transactions) -> Result<(), TreeError> {
+    let Some(mut item) = interrupted(transactions.store())? else { return Ok(()) };
+    item.src_devid = NO_DEVICE;
+    item.replace_state.set(CANCELED);
+    item.time_stopped.set(transactions.now().sec.get().cast_unsigned());
+    transactions.exclusively_with(BLOCKS, |editor| {
+        let tree = editor.store.tree(RootId::DEV_TREE)?;
+        editor.replace(&*tree, &record_key(), item.as_bytes())
+    })
+}
+
+/// Key of the record of a replacement, in the device tree.
+fn record_key() -> Key {
+    Key::new(ObjectId::new(0), KeyType::DEV_REPLACE, 0)
+}
+
 /// Enters into the trees that a device has another place on disk.
 fn enter(editor: &Editor<'_>, devid: DevId, item: &DevReplaceItem) -> Result<(), TreeError> {
     let store = editor.store;
@@ -108,6 +144,5 @@ fn enter(editor: &Editor<'_>, devid: DevId, item: &DevReplaceItem) -> Result<(),
     store.volume().mark_device(devid, editor.generation);
     store.volume().note_log_of(devid, None);
     remove_statistics(editor, devid)?;
-    let key = Key::new(ObjectId::new(0), KeyType::DEV_REPLACE, 0);
-    editor.replace(&*store.tree(RootId::DEV_TREE)?, &key, item.as_bytes())
+    editor.replace(&*store.tree(RootId::DEV_TREE)?, &record_key(), item.as_bytes())
 }

@@ -6,6 +6,7 @@ mod space;
 mod work;
 
 use crate::changes::Changes;
+use crate::devices::replace::interrupted;
 use crate::error::TreeError;
 use crate::options::{OpenOptions, WriterOptions};
 use crate::pressure::{Pressure, PressureListener};
@@ -20,7 +21,7 @@ use crate::transaction::roots::Roots;
 use crate::transaction::statistics::CommitStatistics;
 use crate::transaction::{Need, SoleEditor, Transaction, Transactions};
 use brindle_device::{Device, WritableDevice};
-use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId, to_usize};
+use brindle_ondisk::{RootId, to_usize};
 use brindle_volume::{LeaseMode, Volume};
 use std::fmt;
 use std::ops::Deref;
@@ -219,18 +220,12 @@ impl Pool {
                 "a relocation (balance, or removal of a device) was interrupted: mount it once, which ends it",
             ));
         }
-        let replace = Key::new(ObjectId::new(0), KeyType::DEV_REPLACE, 0);
-        let devices = self.tree(RootId::DEV_TREE)?;
-        let is_replacing = self.with_item(&devices, &replace, |data| match Item::parse(&replace, data) {
-            // 1 is started, 4 suspended.
-            Ok(Item::DevReplace(item)) => matches!(item.replace_state.get(), 1 | 4),
-            _ => false,
-        })?;
-        if is_replacing == Some(true) {
-            return Err(TreeError::UnderWay(
-                "a device is being replaced: let the kernel end or cancel it first",
-            ));
+        match interrupted(&self.store)?.filter(|_| !writer.cancels_replacement) {
+            Some(item) => {
+                let (devid, target) = (item.src_devid, self.store.volume().replacement_target());
+                Err(TreeError::ReplacementInterrupted { devid, target })
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 }

@@ -4,6 +4,7 @@ use super::{Pool, settings};
 use crate::changes::Changes;
 use crate::committed::Committed;
 use crate::defragment::{Defragmented, Defragmenter, survey};
+use crate::devices::replace::cancel;
 use crate::dropping::relocations::RelocationTree;
 use crate::error::TreeError;
 use crate::histogram::{HistogramCounts, Timing};
@@ -70,6 +71,12 @@ impl Pool {
     pub fn log_is_replayed(&self) -> Result<(), TreeError> {
         self.transactions()?.has_log_now();
         Ok(())
+    }
+
+    /// Ends a replacement that the kernel was interrupted in, with the next commit, which is to be the first: the target of one that
+    /// goes on would lack all that is written here.
+    pub fn cancel_replacement(&self) -> Result<(), TreeError> {
+        cancel(self.transactions()?)
     }
 
     /// The first relocation tree that an interrupted relocation of the kernel's has left.

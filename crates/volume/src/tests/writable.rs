@@ -57,10 +57,15 @@ fn unknown_features_and_flags_are_refused_by_name() {
 }
 
 #[test]
-fn a_replacement_under_way_and_twins_are_refused() {
-    let first = member(&superblock(FSID, 1, 2, 5));
-    let target = member(&superblock(FSID, 0, 2, 5));
-    refused(&[Arc::clone(&first), target], "member0 is about to replace another device");
+fn twins_are_refused_and_the_target_of_a_replacement_is_no_member() {
+    let first = member(&superblock(FSID, 1, 1, 5));
+    let target = member(&superblock(FSID, 0, 1, 9));
+    let volume =
+        open(&[Arc::clone(&first), Arc::clone(&target)], false).expect("the target counts for nothing");
+    assert!(matches!(volume.unused_devices()[..], [UnusedDevice { reason: UnusedReason::Target, .. }]));
+    assert_eq!(volume.superblock().generation.get(), 5);
+    let alone = open(&[target], false).expect_err("a target is no pool");
+    assert!(matches!(alone, VolumeError::NoPool { .. }), "{alone}");
     let twin = member(&superblock(FSID, 1, 1, 5));
     refused(&[Arc::clone(&first), twin], "member1 is devid 1, as is member1, which is just as new");
     let older = member(&superblock(FSID, 1, 1, 4));

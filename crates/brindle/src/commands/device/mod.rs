@@ -1,6 +1,7 @@
 //! `brindle device`: the devices of a pool.
 
 mod add;
+mod interrupted;
 mod lease;
 mod reads;
 mod ready;

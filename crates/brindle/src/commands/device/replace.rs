@@ -1,7 +1,8 @@
 //! `device replace`.
 
+use super::interrupted;
 use crate::commands::device_change::{self, UnmountedPool, leaving, refuse_member};
-use crate::commands::place::administer;
+use crate::commands::place::administer_reached;
 use crate::commands::pool::open_pool;
 use crate::commands::usage::wrong_usage;
 use crate::format::Civil;
@@ -28,6 +29,9 @@ EXAMPLES
 
   One that is missing, of a pool that is not mounted:
     brindle device replace start missing new.img -o degraded --pool disk2.img
+
+  The end of one that the kernel was interrupted in:
+    brindle device replace cancel /dev/sdb /dev/sdc
 
   All of a larger device:
     brindle filesystem resize 2:max /mnt
@@ -107,12 +111,24 @@ pub(crate) struct StatusCommand {
 }
 
 /// End a replacement; the pool is as it was
+///
+/// That of a mounted pool, which runs; or, given the devices of a pool that is not mounted, one that the kernel was interrupted in,
+/// by a crash or for lack of space. Without its target, or where the target is broken, such a pool can't be mounted. Everything that
+/// was written meanwhile is on the replaced device as well. The target loses its superblocks: as long as it has them, the kernel
+/// refuses to mount the pool. It is found among DEVICES, or, if one of these is a block device, among those of the machine.
 #[derive(Args, Debug)]
-#[command(after_long_help = CODES)]
+#[command(
+    override_usage = "brindle device replace cancel <PATH>\n       \
+                      brindle device replace cancel [-o OPTIONS] <DEVICE>...",
+    after_long_help = CODES
+)]
 pub(crate) struct CancelCommand {
-    /// A directory of a mounted pool
-    #[arg(value_name = "PATH")]
-    path: PathBuf,
+    /// For a pool that is not mounted: degraded (go on without missing devices; degraded=named: without all others)
+    #[arg(short, long = "options", value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// A directory of a mounted pool, or the devices of one that is not mounted
+    #[arg(required = true, value_name = "PATH|DEVICE")]
+    paths: Vec<PathBuf>,
 }
 
 /// Runs one of the commands.
@@ -195,8 +211,15 @@ fn in_words(status: &ReplaceStatus) -> String {
 }
 
 fn cancel(command: &CancelCommand) -> Result<ExitCode> {
-    if !administer(std::slice::from_ref(&command.path))?.cancel_replace()? {
-        output::complain_line(&format!("{}: no replacement runs", command.path.display()));
+    let CancelCommand { paths, options } = command;
+    let was_there = match Reach::of(paths)? {
+        Reach::Devices(devices) => interrupted::cancel(&devices, options)?,
+        _ if !options.is_empty() => return wrong_usage("a mounted pool takes no -o".to_owned()),
+        reach => administer_reached(reach)?.cancel_replace()?,
+    };
+    if !was_there {
+        let (path, more) = (paths[0].display(), if paths.len() > 1 { " and others" } else { "" });
+        output::complain_line(&format!("{path}{more}: no replacement runs"));
         return Ok(ExitCode::from(NONE));
     }
     let mut out = output::stdout();

@@ -2,6 +2,7 @@
 
 use crate::format::UnitMode;
 use brindle_admin::health::{ERROR_KINDS, Finding, PoolHealth, PoolServer, find_device};
+use brindle_admin::pool::InterruptedReplacement;
 use brindle_admin::{DevId, RootId, Uuid};
 use brindle_fs::tree_name;
 use brindle_policy::placement::PlacementClass;
@@ -15,6 +16,12 @@ pub(super) fn finding(finding: &Finding) -> String {
         |percent: &Option<u64>| percent.map_or(String::new(), |percent| format!(", {percent} % done"));
     match finding {
         Finding::ReadOnly(why) => format!("read-only: {why}"),
+        Finding::Replacing(InterruptedReplacement { devid, target }) => {
+            let target = target.as_deref().unwrap_or("a target that is not there");
+            format!(
+                "the kernel was interrupted while it replaced devid {devid} by {target}: the pool is only read"
+            )
+        }
         Finding::DamagedTree(tree, why) => format!("the {} can't be read: {why}", tree_name(*tree)),
         Finding::Missing(devid, uuid) => format!("devid {devid} is missing (uuid {uuid})"),
         Finding::LeftOut(devid, path) => {
@@ -75,9 +82,9 @@ pub(super) fn finding(finding: &Finding) -> String {
     }
 }
 
-/// Returns true for the reason of a pool in which a replacement by the kernel is under way.
+/// Returns true for the reason of a pool in which a replacement by the kernel was interrupted.
 fn is_replacing(why: &str) -> bool {
-    why.contains("about to replace another device")
+    why.contains("the kernel was interrupted while it replaced")
 }
 
 /// Command, or advice, that mends a finding.
@@ -85,7 +92,15 @@ pub(super) fn remedy(finding: &Finding, health: &PoolHealth) -> Option<String> {
     let (pool, mount) = (operand(health), mount_operand(health));
     Some(match finding {
         Finding::ReadOnly(why) if is_replacing(why) => {
-            "unmount the pool, and mount it with the kernel: that goes on with the replacement".to_owned()
+            "unmount the pool; `brindle device replace cancel` with its devices ends it, a mount of the kernel with the target goes on"
+                .to_owned()
+        }
+        Finding::Replacing(InterruptedReplacement { target, .. }) => {
+            let target = target.as_ref().map_or(String::new(), |target| format!(" {target}"));
+            let devices = devices(health);
+            format!(
+                "`brindle device replace cancel {devices}{target}` ends it, a mount of the kernel with the target goes on"
+            )
         }
         Finding::ReadOnly(_) => format!("unmount the pool, and see `brindle check {}`", devices(health)),
         Finding::DamagedTree(RootId::FREE_SPACE_TREE, _) => {
@@ -240,10 +255,12 @@ fn span(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use brindle_fs::TreeError;
 
     #[test]
     fn a_replacement_by_the_kernel_is_known_by_the_reason_of_a_mount() {
-        assert!(is_replacing("cannot be written: /dev/sdb is about to replace another device"));
+        let interrupted = TreeError::ReplacementInterrupted { devid: DevId::new(2), target: None };
+        assert!(is_replacing(&interrupted.to_string()));
         assert!(!is_replacing("cannot be written: /dev/sdb is write-protected"));
     }
 

@@ -79,7 +79,7 @@ fn the_log_of_a_pool_with_an_interrupted_replacement_is_replayed_in_memory() {
     drop((synced, filesystem));
     let before = bench.written();
     let refused = bench.try_open().expect_err("the kernel has to end the replacement");
-    assert!(matches!(refused, FsError::Tree(TreeError::UnderWay(_))), "{refused}");
+    assert!(matches!(refused, FsError::Tree(TreeError::ReplacementInterrupted { .. })), "{refused}");
     let filesystem = bench.open_replayed();
     let found = read(&filesystem, &filesystem.open_file(id).expect("opens"));
     assert!(found == [2; 70_000], "what was synced is not there, but {} bytes", found.len());
