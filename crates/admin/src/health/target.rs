@@ -6,7 +6,7 @@ use brindle_care::device::wipe_superblocks;
 use brindle_device::WritableDevice;
 use brindle_ondisk::Uuid;
 use std::os::unix::fs::FileTypeExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The devices but for targets.
 pub fn without_targets(named: &[PathBuf]) -> Vec<PathBuf> {
@@ -37,6 +37,6 @@ pub fn retire_target(target: &dyn WritableDevice) -> Result<(), AdminError> {
     Ok(wipe_superblocks(target)?)
 }
 
-fn target(path: &PathBuf) -> Option<DeviceIdentity> {
+fn target(path: &Path) -> Option<DeviceIdentity> {
     DeviceIdentity::read_any_copy(path).ok().flatten().filter(DeviceIdentity::is_target)
 }

@@ -119,10 +119,10 @@ pub(crate) fn cancel(transactions: &Transactions) -> Result<(), TreeError> {
     let Some(mut item) = interrupted(transactions.store())? else { return Ok(()) };
     item.src_devid = NO_DEVICE;
     item.replace_state.set(CANCELED);
-    item.time_stopped.set(transactions.now().sec.get().cast_unsigned());
-    transactions.exclusively_with(BLOCKS, |editor| {
+    item.time_stopped.set(transactions.now().sec.get() as u64);
+    transactions.exclusively_with(BLOCKS, Urgency::Rescue, |editor| {
         let tree = editor.store.tree(RootId::DEV_TREE)?;
-        editor.replace(&*tree, &record_key(), item.as_bytes())
+        editor.replace(&tree, &record_key(), item.as_bytes())
     })
 }
 

@@ -160,7 +160,7 @@ impl<'a> Corrector<'a> {
             }
             Decision::Write(_) if !self.repairs => self.findings.counts.correctable_errors += 1,
             Decision::Write(_) => {
-                self.leave(part, &format!("{problem}; its device did not take the right contents"))
+                self.leave(part, &format!("{problem}; its device did not take the right contents"));
             }
             Decision::Leave => self.fail(part, problem),
         }
