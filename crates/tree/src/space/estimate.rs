@@ -2,7 +2,7 @@
 //! references, bringing free space and block groups up to date, and all of that again for the blocks which that
 //! takes.
 
-use crate::transaction::{BLOCKS_PER_ITEM, RESCUE_ITEMS};
+use super::{BLOCKS_PER_ITEM, RESCUE_ITEMS};
 use brindle_ondisk::to_u64;
 
 /// Sizes of the trees that a commit changes by itself, in blocks.

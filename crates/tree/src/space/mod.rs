@@ -76,6 +76,11 @@ use zerocopy::IntoBytes;
 /// Ranges in which room is looked for. About 100 bytes of memory a range.
 type FreeRanges = IntervalSet<u64, ByLength<u64>>;
 
+/// Blocks that one changed item may make dirty: a path of a tree of three levels, and a split.
+pub(crate) const BLOCKS_PER_ITEM: u64 = 4;
+/// Items that an operation of [`Urgency::Rescue`] may change for which there is always room.
+pub const RESCUE_ITEMS: usize = 10;
+
 /// The space of the pool.
 pub(crate) struct Space {
     /// Taken before `state`.

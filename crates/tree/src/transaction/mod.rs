@@ -52,7 +52,7 @@ use crate::editor::Editor;
 use crate::error::TreeError;
 use crate::pressure::{Degree, PressureListener};
 use crate::space::metadata::Load;
-use crate::space::{MetadataReservation, Urgency};
+use crate::space::{BLOCKS_PER_ITEM, MetadataReservation, Urgency};
 use crate::stop::StopOnPanic;
 use crate::store::Store;
 use brindle_ondisk::Generation;
@@ -68,11 +68,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 use stop::Inside;
 use write_out::WriteOuts;
-
-/// Blocks that one changed item may make dirty: a path of a tree of three levels, and a split.
-pub(crate) const BLOCKS_PER_ITEM: u64 = 4;
-/// Items that an operation may change for which there is always room ([`Need::rescuing`]).
-pub const RESCUE_ITEMS: usize = 10;
 
 /// Transactions of a pool that is written: which one is running, and how it becomes durable.
 pub(crate) struct Transactions {
@@ -133,7 +128,7 @@ impl Need {
     }
 
     /// An operation that changes up to `items` items and gets a full pool out of that state. There is room for
-    /// [`RESCUE_ITEMS`], whatever others have taken.
+    /// [`RESCUE_ITEMS`](crate::RESCUE_ITEMS), whatever others have taken.
     pub const fn rescuing(items: usize) -> Self {
         Self { items, urgency: Urgency::Rescue }
     }

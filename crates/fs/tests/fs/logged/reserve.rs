@@ -143,7 +143,7 @@ fn each_sync_is_one_write_of_each_copy_of_the_log_and_two_flushes() {
 /// A small pool on a modelled disk that is full of data, so that it has the metadata chunk of mkfs and no other.
 const FULL: Layout = Layout { devices: 1, device_mib: 256, nodesize: 4096, fast: 0, ..ONE_OF_EACH };
 /// Files that come and go there, of some 1000 bytes in the leaves.
-const FILES: usize = 11_000;
+const FILES: usize = 10_200;
 const COMMITS: u32 = 120;
 const CHANGES_PER_COMMIT: usize = 400;
 
@@ -219,7 +219,7 @@ fn metadata_space_that_is_nearly_full_and_in_pieces_has_a_run_for_each_sync() {
         "{used} % used; {syncs} syncs: {writes} writes, {flushes} flushes, {seeks} seeks, {} us each",
         took / syncs / 1000
     );
-    assert!(used > 80, "{used} % of the metadata chunk are used");
+    assert!(used > 75, "{used} % of the metadata chunk are used");
     assert_eq!((writes, flushes), (3 * syncs, 2 * syncs), "two copies of a log, the superblock");
     filesystem.sync().expect("commits");
     drop(filesystem);
