@@ -59,8 +59,8 @@ pub enum TierError {
         /// Used bytes in them.
         bytes: u64,
     },
-    /// A fenced device has gone, or is another.
-    #[error("device {0}, which was fenced, is not the one that it was")]
+    /// A device that is to be fenced has left the pool.
+    #[error("device {0}, which was to be fenced, has left the pool")]
     OtherDevice(DevId),
     /// A fence could not be taken down.
     #[error("{source}; the sizes of devices are to be restored by `brindle tier recover`{}", after(.first.as_deref()))]

@@ -23,6 +23,8 @@ pub enum Restored {
     Size(DevId, u64),
     /// The device has got another size meanwhile, in bytes, and keeps it.
     Left(DevId, u64),
+    /// The device has left the pool; one that has its id now was never fenced.
+    Gone(DevId),
 }
 
 impl<'a> Fences<'a> {
@@ -170,14 +172,14 @@ enum Repair {
     Resize,
     /// The device was resized by another program.
     Leave,
-    /// There is another device.
-    Refuse,
+    /// The device is no member of the pool any more.
+    Gone,
 }
 
 fn repair(device: &FencedDevice, found: Option<(Uuid, u64)>) -> Repair {
     match found {
-        Some((uuid, _)) if uuid.to_string() != device.uuid => Repair::Refuse,
-        None => Repair::Refuse,
+        Some((uuid, _)) if uuid.to_string() != device.uuid => Repair::Gone,
+        None => Repair::Gone,
         Some((_, bytes)) if bytes == device.total_bytes => Repair::Nothing,
         Some((_, bytes)) if device.fences.contains(&bytes) => Repair::Resize,
         Some(_) => Repair::Leave,
@@ -196,7 +198,7 @@ fn restore<P: FencedPool + ?Sized>(pool: &P, journal: &Journal) -> Result<Vec<Re
                 Repair::Nothing => {}
                 Repair::Resize => pool.resize(devid, device.total_bytes)?,
                 Repair::Leave => return Ok(Restored::Left(devid, found.map_or(0, |(_, bytes)| bytes))),
-                Repair::Refuse => return Err(TierError::OtherDevice(devid).into()),
+                Repair::Gone => return Ok(Restored::Gone(devid)),
             }
             Ok(Restored::Size(devid, device.total_bytes))
         };
@@ -220,7 +222,56 @@ mod tests {
         assert_eq!(repair(&device, Some((uuid, 100))), Repair::Nothing);
         assert_eq!(repair(&device, Some((uuid, 50))), Repair::Resize);
         assert_eq!(repair(&device, Some((uuid, 70))), Repair::Leave);
-        assert_eq!(repair(&device, None), Repair::Refuse);
-        assert_eq!(repair(&device, Some((Uuid([6; 16]), 50))), Repair::Refuse);
+        assert_eq!(repair(&device, None), Repair::Gone);
+        assert_eq!(repair(&device, Some((Uuid([6; 16]), 50))), Repair::Gone);
+    }
+
+    /// Devices by their ids, with UUID and size.
+    struct Members(std::cell::RefCell<std::collections::BTreeMap<u64, (Uuid, u64)>>);
+
+    impl FencedPool for Members {
+        type Error = TierError;
+
+        fn device(&self, devid: DevId) -> Result<Option<(Uuid, u64)>, TierError> {
+            Ok(self.0.borrow().get(&devid.get()).copied())
+        }
+
+        fn resize(&self, devid: DevId, bytes: u64) -> Result<(), TierError> {
+            let mut members = self.0.borrow_mut();
+            members.get_mut(&devid.get()).ok_or(TierError::OtherDevice(devid))?.1 = bytes;
+            Ok(())
+        }
+
+        fn end_balance_of_chunk(&self) -> Result<(), TierError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_fence_of_a_device_that_has_left_the_pool_counts_as_taken_down() {
+        let place = tempfile::tempdir().expect("room");
+        let (directory, fsid) = (StateDirectory::new(place.path().to_owned()), Uuid([9; 16]));
+        let uuid = |devid: u64| Uuid([u8::try_from(devid).expect("small"); 16]);
+        let fenced = |devid: u64| FencedDevice {
+            devid,
+            uuid: uuid(devid).to_string(),
+            total_bytes: 100,
+            fences: vec![50],
+        };
+        let mut journal = Journal::new(&fsid, std::path::Path::new("/mnt"));
+        journal.devices = [1, 2, 3].map(fenced).to_vec();
+        directory.write(&journal).expect("room");
+        // Device 2 has been removed, and 3 is another one by now.
+        let pool = Members(
+            [(1, (uuid(1), 50)), (3, (uuid(4), 50))]
+                .into_iter()
+                .collect::<std::collections::BTreeMap<_, _>>()
+                .into(),
+        );
+        let gone = |devid| Restored::Gone(DevId::new(devid));
+        let restored = recover(&pool, &directory, &fsid).expect("what is left is put right");
+        assert_eq!(restored, [Restored::Size(DevId::new(1), 100), gone(2), gone(3)]);
+        assert_eq!(pool.0.borrow()[&3].1, 50);
+        assert!(recover(&pool, &directory, &fsid).expect("nothing is left").is_empty());
     }
 }

@@ -155,6 +155,9 @@ pub(crate) fn run(command: &RecoverCommand) -> Result<ExitCode> {
                         Restored::Size(devid, bytes) => {
                             writeln!(out, "device {devid}: {}", UnitMode::DEFAULT.format(bytes))?;
                         }
+                        Restored::Gone(devid) => {
+                            writeln!(out, "device {devid}: its fence is gone, as it has left the pool")?;
+                        }
                         Restored::Left(devid, bytes) => writeln!(
                             out,
                             "device {devid}: left at {}, for it was resized otherwise meanwhile",
