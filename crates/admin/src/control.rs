@@ -8,7 +8,7 @@ use brindle_uapi::message::{
     self, BY_ID, CommitsReport, DeviceInfo, DeviceStatistics, FilesystemInfo, HintRequest, Label, READ_ONLY,
     ServerInfo, SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage, VolumeArgumentsV2,
 };
-use brindle_uapi::verb;
+use brindle_uapi::{mount_table, verb};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -76,6 +76,17 @@ pub enum ControlError {
     /// Neither a btrfs of the kernel nor a mount of ours.
     #[error("{0}: not on a mounted btrfs")]
     NotBtrfs(PathBuf),
+    /// The process that served the mount has ended.
+    #[error(
+        "{path}: the process that served the mount has ended; the pool is as of its last sync: `brindle umount {place}`, then \
+         mount it again"
+    )]
+    ServerEnded {
+        /// Path that was asked.
+        path: PathBuf,
+        /// Mount point of the mount, as far as it is known.
+        place: PathBuf,
+    },
     /// A FIFO or socket stands for no place of a filesystem.
     #[error("{0}: a FIFO or socket can't be asked: name the directory that it is in")]
     NoPlace(PathBuf),
@@ -123,8 +134,41 @@ pub enum ControlError {
 impl ControlError {
     /// Returns true if the process that served the mount has ended.
     pub fn is_end_of_server(&self) -> bool {
-        matches!(self, Self::Refused { source: Errno::NOTCONN | Errno::CONNABORTED, .. })
+        matches!(
+            self,
+            Self::ServerEnded { .. } | Self::Refused { source: Errno::NOTCONN | Errno::CONNABORTED, .. }
+        )
     }
+
+    /// The error of a path that can't be looked at as the process that served its mount has ended; `None` for any other path.
+    pub fn of_dead_mount(path: &Path) -> Option<Self> {
+        let ends = [Errno::NOTCONN, Errno::CONNABORTED];
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let looked = rustix::fs::open(path, flags, Mode::empty()).and_then(rustix::fs::fstatfs);
+        if looked.is_err_and(|error| ends.contains(&error)) {
+            return Some(Self::server_ended(path));
+        }
+        // The system may still have all that in memory; what it is asked for beyond that fails.
+        let mounts = mount_table::read().ok()?;
+        let mount =
+            mount_table::holding(&mounts, &path.canonicalize().ok()?).filter(|mount| mount.is_ours())?;
+        Mounted::open(&mount.mountpoint)
+            .err()
+            .filter(Self::is_end_of_server)
+            .map(|_| Self::server_ended(path))
+    }
+
+    fn server_ended(path: &Path) -> Self {
+        Self::ServerEnded { path: path.to_owned(), place: place_of(path) }
+    }
+}
+
+/// The mount point that a path of a dead mount lies behind, of which the system resolves nothing; the path if it is not found.
+fn place_of(path: &Path) -> PathBuf {
+    let mounts = mount_table::read().unwrap_or_default();
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let holder = mount_table::holding(&mounts, &absolute).filter(|mount| mount.is_ours());
+    holder.map_or_else(|| path.to_owned(), |mount| mount.mountpoint.clone())
 }
 
 /// `f_type` of btrfs.
@@ -137,7 +181,12 @@ const INODE_BITS: u32 = 48;
 impl Mounted {
     /// Opens a file or directory of a mounted filesystem.
     pub fn open(path: &Path) -> Result<Self, ControlError> {
-        let refused = |what| move |source| ControlError::Refused { path: path.to_owned(), what, source };
+        let refused = |what| {
+            move |source| match source {
+                Errno::NOTCONN | Errno::CONNABORTED => ControlError::server_ended(path),
+                source => ControlError::Refused { path: path.to_owned(), what, source },
+            }
+        };
         // Opened, they would be something else than the inode of the filesystem.
         let is_queue = |kind: std::fs::FileType| kind.is_fifo() || kind.is_socket();
         if std::fs::metadata(path).is_ok_and(|found| is_queue(found.file_type())) {
@@ -152,9 +201,14 @@ impl Mounted {
             Kind::Brindle
         };
         let mounted = Self { file, path: path.to_owned(), kind };
-        match kind {
-            Kind::Brindle if mounted.server().is_err() => Err(ControlError::NotBtrfs(path.to_owned())),
-            _ => Ok(mounted),
+        if kind == Kind::Kernel {
+            return Ok(mounted);
+        }
+        match mounted.server() {
+            Ok(_) => Ok(mounted),
+            // The system may still open what it has in memory of such a mount.
+            Err(error) if error.is_end_of_server() => Err(ControlError::server_ended(path)),
+            Err(_) => Err(ControlError::NotBtrfs(path.to_owned())),
         }
     }
 

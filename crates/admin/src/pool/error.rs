@@ -114,8 +114,8 @@ pub enum AdminError {
     Failed(String),
     /// The process that served the mount has ended.
     #[error(
-        "{0}: the process that served the mount is gone; the pool is whole, and may be as it was: mount it again, and \
-         give the same command"
+        "{0}: the process that served the mount is gone; the pool is whole, and may be as it was: `brindle umount` it, mount \
+         it again, and give the same command"
     )]
     ServerGone(PathBuf),
     /// The mount has stopped answering about a job.

@@ -25,7 +25,7 @@ pub use replace::{InterruptedReplacement, ReplaceState, ReplaceStatus};
 pub use served::BrindleMount;
 
 use crate::balance::BalanceState;
-use crate::control::Mounted;
+use crate::control::{ControlError, Mounted};
 use crate::tier::{FencedPool, Inventory, TierError};
 use brindle_care::device::NewSize;
 use brindle_care::job::{Control, Ended, Observer, Progress};
@@ -57,7 +57,10 @@ impl Reach {
         match paths {
             [path] if path.is_dir() => Self::of_mount(path),
             paths if paths.iter().any(|path| path.is_dir()) => Err(AdminError::Mixed),
-            paths => Ok(Self::Devices(paths.to_vec())),
+            paths => match paths.iter().find_map(|path| ControlError::of_dead_mount(path)) {
+                Some(error) => Err(error.into()),
+                None => Ok(Self::Devices(paths.to_vec())),
+            },
         }
     }
 

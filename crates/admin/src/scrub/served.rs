@@ -81,11 +81,9 @@ pub(super) fn follow(mounted: &Mounted, observer: ScrubObserver<'_>) -> Result<S
     let mut is_told = false;
     loop {
         let found = record(mounted).map_err(|error| match error {
-            AdminError::Control(crate::ControlError::Refused {
-                path,
-                source: Errno::NOTCONN | Errno::CONNABORTED,
-                ..
-            }) => AdminError::ServerGone(path),
+            AdminError::Control(error) if error.is_end_of_server() => {
+                AdminError::ServerGone(mounted.path().to_owned())
+            }
             error => error,
         });
         let (record, is_running) =

@@ -1,7 +1,7 @@
 //! Devices that hold no pool, and directories where devices are needed: what there is instead, and the next step.
 
 use anyhow::{Error, anyhow};
-use brindle_admin::Mounted;
+use brindle_admin::{ControlError, Mounted};
 use brindle_cache::{disk_mark, look_at_device};
 use brindle_care::mkfs::signature;
 use brindle_device::{Device, DeviceError};
@@ -64,6 +64,9 @@ fn may_be_superblock(device: &dyn Device, offset: u64) -> bool {
 
 /// Explains that devices are needed, if a directory was named: of a mount, with those of its pool.
 pub(crate) fn explain_open(error: DeviceError, path: &Path) -> Error {
+    if let Some(ended) = ControlError::of_dead_mount(path) {
+        return ended.into();
+    }
     if !path.is_dir() {
         return error.into();
     }

@@ -2,7 +2,7 @@
 
 use super::ends::Served;
 use super::mount::{can_mount, unmount};
-use super::support::{Loops, brindle_fails, brindle_prints, brindle_succeeds, is_root, text};
+use super::support::{Loops, brindle, brindle_fails, brindle_prints, brindle_succeeds, is_root, text};
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::Write;
@@ -187,4 +187,38 @@ fn programs_go_on_after_a_new_mount() {
     unmount(&served.place());
     served.wait_for_success();
     served.check();
+}
+
+#[test]
+fn a_command_on_a_mount_whose_server_has_ended_names_the_way_out() {
+    if !can_mount() {
+        return;
+    }
+    let mut served = Served::make();
+    served.mount();
+    let place = served.place();
+    let below = place.join("file");
+    fs::write(&below, "contents").expect("room");
+    served.kill_if_alive();
+    let way_out = format!("has ended; the pool is as of its last sync: `brindle umount {}`", text(&place));
+    let commands = "filesystem usage,filesystem df,filesystem sync,filesystem label,device stats,device usage,subvolume list,\
+                    subvolume show,subvolume delete,balance start --full-balance,balance status,scrub start,scrub status,quota enable,\
+                    qgroup show,tier status,property get,ls,check,stat,filesystem show,filesystem du,filesystem defragment,send";
+    for command in commands.split(',') {
+        for path in [&place, &below] {
+            let said = brindle_fails_somehow(command.split_whitespace().chain([text(path)]));
+            assert!(said.contains(&way_out), "{command}: {said}");
+        }
+    }
+    brindle_prints(["umount", text(&place)]);
+    served.mount();
+    unmount(&place);
+    served.wait_for_success();
+}
+
+/// Messages of a command that fails, whatever its exit status.
+fn brindle_fails_somehow<'w>(words: impl Iterator<Item = &'w str>) -> String {
+    let output = brindle(words);
+    assert!(!output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }

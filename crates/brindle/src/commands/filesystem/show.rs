@@ -11,7 +11,7 @@ use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Error, Result, anyhow, bail};
 use brindle_admin::health::{FoundPool, btrfs_devices, on_block_devices, on_devices, on_mounts};
-use brindle_admin::{AdminError, Mounted, Reach, Uuid};
+use brindle_admin::{AdminError, ControlError, Mounted, Reach, Uuid};
 use brindle_cache::{is_no_path, look_at_device};
 use brindle_care::device::LeaseFound;
 use brindle_fs::AllocationHint;
@@ -123,6 +123,9 @@ fn by_name(name: &Path) -> Result<Vec<Shown>> {
     let mut found = find(true, true, may_be_meant)?;
     found.retain(|shown| is_meant(&shown.superblock.fsid, shown.superblock.label()));
     if found.is_empty() {
+        if let Some(ended) = ControlError::of_dead_mount(name) {
+            return Err(ended.into());
+        }
         bail!("{}: no such file, and no pool of this label or UUID", name.display());
     }
     Ok(found)

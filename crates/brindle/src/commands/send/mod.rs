@@ -10,7 +10,7 @@ use crate::commands::usage::wrong_usage;
 use crate::output;
 use anyhow::{Context, Error, Result, bail};
 use brindle_admin::streams::widen;
-use brindle_admin::{Mounted, Reach};
+use brindle_admin::{ControlError, Mounted, Reach};
 use brindle_cache::is_no_path;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -114,6 +114,9 @@ pub(crate) fn run(command: &SendCommand, quiet: bool) -> Result<ExitCode> {
         );
     }
     if let Some(gone) = command.places.iter().find(|place| !is_no_path(place) && !place.exists()) {
+        if let Some(ended) = ControlError::of_dead_mount(gone) {
+            return Err(ended.into());
+        }
         bail!("{}: no such file or directory", gone.display());
     }
     let is_mount = command.places.iter().all(|place| place.is_dir());
