@@ -26,6 +26,16 @@ const LEAVES_PER_PIECE: usize = 1024;
 #[derive(Debug)]
 pub struct OpenPool(pub Box<Filesystem>);
 
+impl OpenPool {
+    /// Gives the pool another label, of at most 255 bytes, from its next commit on.
+    pub fn set_label(&self, label: &[u8]) -> Result<(), AdminError> {
+        let mut field = [0; 256];
+        assert!(label.len() < field.len(), "a label has at most 255 bytes");
+        field[..label.len()].copy_from_slice(label);
+        Ok(self.0.pool().set_label(&field)?)
+    }
+}
+
 impl PoolFacts for Pool {
     fn fsid(&self) -> Result<Uuid, AdminError> {
         Ok(self.superblock().fsid)

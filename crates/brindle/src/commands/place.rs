@@ -47,6 +47,15 @@ pub(crate) fn administer_devices(
     options: &[String],
     apart: &[PathBuf],
 ) -> Result<Box<dyn PoolAdmin>> {
+    Ok(Box::new(open_but(paths, options, apart)?))
+}
+
+/// The pool on these devices, to be written.
+pub(crate) fn open_named(paths: &[PathBuf], options: &[String]) -> Result<OpenPool> {
+    open_but(paths, options, &[])
+}
+
+fn open_but(paths: &[PathBuf], options: &[String], apart: &[PathBuf]) -> Result<OpenPool> {
     let options = MountOptions::parse(options)?;
     if let Some(option) = options.first_of_mount() {
         return wrong_usage(format!("unknown option '{option}': here -o takes degraded and device=PATH"));
@@ -56,7 +65,7 @@ pub(crate) fn administer_devices(
     let apart: Vec<PathBuf> = apart.iter().flat_map(|word| possible_devices(word)).collect();
     let others = others(&paths, &apart, &options);
     let all: Vec<PathBuf> = paths.into_iter().chain(others).collect();
-    Ok(Box::new(OpenPool(Box::new(open_named_to_write(&all, &options)?))))
+    Ok(OpenPool(Box::new(open_named_to_write(&all, &options)?)))
 }
 
 fn open(paths: &[PathBuf], options: &MountOptions) -> Result<OpenPool> {

@@ -1,21 +1,26 @@
-//! `filesystem sync` and `label`: of a mounted pool, asked of the process that serves it.
+//! `filesystem sync` and `label`: of a mounted pool, asked of the process that serves it; a label also of devices.
 
+use crate::commands::no_pool::reasons_or;
 use crate::commands::path::shown_name;
+use crate::commands::place::open_named;
 use crate::commands::usage::wrong_usage;
 use crate::output;
 use anyhow::Result;
-use brindle_admin::{ControlError, Mounted, Synced};
+use brindle_admin::pool::DeviceIdentity;
+use brindle_admin::{ControlError, Mounted, PoolAdmin, Synced};
 use clap::Args;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::slice;
 
 const EXAMPLES: &str = "\
 EXAMPLES
     brindle filesystem sync /mnt
     brindle filesystem label /mnt backup
+    brindle filesystem label -o device=b.img a.img backup
 
 EXIT STATUS
   0  success
@@ -34,11 +39,16 @@ pub(crate) struct SyncCommand {
     path: PathBuf,
 }
 
-/// Show or change the label of a mounted pool
+/// Show or change the label of a pool, mounted or not
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct LabelCommand {
-    /// Any path of the mounted pool
+    /// Comma-separated, of a pool that is not mounted: device=PATH (another device of it; block devices are found), degraded
+    /// (go on without missing devices)
+    #[arg(short, long = "options", value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// Any path of a mounted pool; or an image file or block device of one that is not
+    #[arg(value_name = "PATH|DEVICE")]
     path: PathBuf,
     /// The new label, of at most 255 bytes; without it the label is shown
     label: Option<OsString>,
@@ -63,21 +73,53 @@ pub(crate) fn sync_what_fits(mounted: &Mounted, path: &Path) -> Result<(), Contr
 
 /// Runs `filesystem label`.
 pub(crate) fn label(command: &LabelCommand) -> Result<ExitCode> {
-    let mounted = Mounted::open(&command.path)?;
-    match &command.label {
-        Some(label) => set_label(&mounted, label.as_bytes())?,
-        None => {
-            let mut out = output::stdout();
-            out.write_all(&shown_name(&mounted.label()?))?;
-            writeln!(out)?;
-            out.flush()?;
+    let superblock = match command.path.is_dir() {
+        true => None,
+        // A file that is no image may be one of a mount.
+        false => DeviceIdentity::superblock(&command.path).ok().flatten(),
+    };
+    if superblock.is_none() && !command.options.is_empty() {
+        return wrong_usage(
+            "-o is for devices: the label of a mounted pool is that of all of them".to_owned(),
+        );
+    }
+    match (&command.label, superblock) {
+        (Some(label), Some(_)) => {
+            require_label(label.as_bytes())?;
+            let pool = open_named(slice::from_ref(&command.path), &command.options)?;
+            pool.set_label(label.as_bytes())?;
+            pool.close()?;
         }
+        (Some(label), None) => set_label(&open_mount(&command.path)?, label.as_bytes())?,
+        (None, Some(superblock)) => print_label(superblock.label())?,
+        (None, None) => print_label(&open_mount(&command.path)?.label()?)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Gives a pool another label.
+/// Opens a path of a mount; of a device that is none, and of no mount, it says so.
+fn open_mount(path: &Path) -> Result<Mounted> {
+    Mounted::open(path).map_err(|error| match error {
+        error @ ControlError::NotBtrfs(_) => reasons_or(error, &[path]),
+        error => error.into(),
+    })
+}
+
+fn print_label(label: &[u8]) -> Result<()> {
+    let mut out = output::stdout();
+    out.write_all(&shown_name(label))?;
+    writeln!(out)?;
+    Ok(out.flush()?)
+}
+
+/// Gives a mounted pool another label.
 pub(crate) fn set_label(mounted: &Mounted, label: &[u8]) -> Result<()> {
+    require_label(label)?;
+    Ok(mounted.set_label(label)?)
+}
+
+/// Refuses bytes that are no label.
+fn require_label(label: &[u8]) -> Result<()> {
     /// Bytes of a label, at most.
     const LABEL_MAX: usize = 255;
     if label.len() > LABEL_MAX {
@@ -89,5 +131,5 @@ pub(crate) fn set_label(mounted: &Mounted, label: &[u8]) -> Result<()> {
     if label.contains(&b'\n') {
         return wrong_usage(format!("'{}': a label has no line breaks", label.escape_ascii()));
     }
-    Ok(mounted.set_label(label)?)
+    Ok(())
 }
