@@ -27,7 +27,7 @@ pub struct Pool {
 pub fn open(devices: Vec<Arc<dyn Device>>, options: &CheckOptions) -> Result<Pool, VolumeError> {
     let volume = Volume::open(devices.clone(), &options.volume)?;
     let last = volume.superblock();
-    let ledger = Ledger::new(options.max_findings);
+    let ledger = Ledger::new(options);
     let mut has_chunk_tree = false;
     let reader = Reader::new(&volume, &ledger, false);
     let uses_backups = options.volume.rescue.backup_roots;

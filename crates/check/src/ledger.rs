@@ -1,6 +1,6 @@
 //! Findings of all threads, by pass.
 
-use crate::{Finding, Findings, Statistics, page};
+use crate::{CheckOptions, Finding, Findings, Statistics, page};
 use std::sync::{Mutex, PoisonError};
 
 /// Findings of one pass.
@@ -18,17 +18,22 @@ pub(crate) struct Page {
 pub(crate) struct Ledger {
     pages: Vec<(&'static str, Mutex<Page>)>,
     most: usize,
+    most_of_data: usize,
 }
 
 impl Ledger {
     /// A page for each name.
-    pub(crate) fn new(most: usize) -> Self {
-        Self { pages: page::ALL.into_iter().map(|name| (name, Mutex::default())).collect(), most }
+    pub(crate) fn new(options: &CheckOptions) -> Self {
+        Self {
+            pages: page::ALL.into_iter().map(|name| (name, Mutex::default())).collect(),
+            most: options.max_findings,
+            most_of_data: options.max_data_findings,
+        }
     }
 
     /// Something is wrong.
     pub(crate) fn report(&self, pass: &'static str, finding: Finding) {
-        let most = self.most;
+        let most = if pass == page::DATA { self.most_of_data } else { self.most };
         self.with(pass, |page| {
             page.errors.count += 1;
             if page.errors.list.len() < most {

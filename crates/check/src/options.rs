@@ -16,6 +16,8 @@ pub struct CheckOptions {
     pub threads: Option<usize>,
     /// Number of findings of one pass that are kept; all are counted.
     pub max_findings: usize,
+    /// Number of findings of the contents of files that are kept; all are counted.
+    pub max_data_findings: usize,
 }
 
 impl Default for CheckOptions {
@@ -26,6 +28,7 @@ impl Default for CheckOptions {
             check_data_csum: false,
             threads: None,
             max_findings: 100,
+            max_data_findings: 100,
         }
     }
 }

@@ -13,6 +13,8 @@ pub struct Report {
     pub generation: Generation,
     /// The pool has a log of fsyncs after that transaction, which the next mount replays.
     pub has_log: bool,
+    /// Number of chunks that can't be read whole without devices that are missing.
+    pub lost_chunks: u64,
     /// Each pass, in order.
     pub passes: Vec<PassReport>,
 }

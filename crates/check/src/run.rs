@@ -8,12 +8,14 @@ use crate::read::Reader;
 use crate::regions::Regions;
 use crate::sectors::SectorMap;
 use crate::{CheckOptions, PassReport, Progress, Report, page};
+use brindle_ondisk::to_u64;
+use brindle_volume::Warning;
 use std::time::Instant;
 
 impl Pool {
     /// Runs every pass.
     pub fn examine(&self, options: &CheckOptions, progress: &dyn Progress) -> Report {
-        let ledger = Ledger::new(options.max_findings);
+        let ledger = Ledger::new(options);
         let reader = Reader::new(self.volume(), &ledger, options.all_copies);
         let mut examination = Examination {
             pool: self,
@@ -35,6 +37,7 @@ impl Pool {
             fsid: self.superblock().fsid,
             has_log: self.superblock().log_root.get() != 0,
             generation: self.superblock().generation,
+            lost_chunks: self.lost_chunks(),
             passes: PASSES.iter().map(|pass| examination.run(pass)).collect(),
         };
         // What a pass was told of after it had run.
@@ -42,6 +45,15 @@ impl Pool {
             pass.take(ledger.take(pass.name));
         }
         report
+    }
+
+    /// Number of chunks that can't be read whole without devices that are missing.
+    fn lost_chunks(&self) -> u64 {
+        let lost = |warning: &Warning| match warning {
+            Warning::LostChunks { unreadable, .. } => to_u64(unreadable.len()),
+            _ => 0,
+        };
+        self.volume().warnings().iter().map(lost).sum()
     }
 }
 

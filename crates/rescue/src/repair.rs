@@ -44,7 +44,8 @@ pub fn rehearse(
     options: &CheckOptions,
     progress: &dyn Progress,
 ) -> Result<Rehearsal, RescueError> {
-    let options = CheckOptions { max_findings: FINDINGS_MAX, ..options.clone() };
+    let options =
+        CheckOptions { max_findings: FINDINGS_MAX, max_data_findings: FINDINGS_MAX, ..options.clone() };
     let before = check(patient.readable(), &options, progress)?;
     let mut plan = Plan::of(&before);
     let mut after = before.clone();

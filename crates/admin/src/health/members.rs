@@ -128,10 +128,12 @@ fn block_device_numbers(word: &Path) -> Vec<u64> {
 /// Image files in the directories of those that were named, which are other devices of their pool, by the ids that are missing.
 pub fn images_beside(named: &[&Path], missing: &[(DevId, Uuid)]) -> Vec<(DevId, PathBuf)> {
     let named: Vec<&Path> = named.iter().copied().filter(|path| path.is_file()).collect();
+    let known: Vec<PathBuf> = named.iter().filter_map(|path| path.canonicalize().ok()).collect();
+    let is_named = |path: &Path| path.canonicalize().is_ok_and(|path| known.contains(&path));
     let mut found = Vec::new();
     for path in files_beside(&named) {
         let Ok(Some(DeviceIdentity { devid, uuid, .. })) = DeviceIdentity::read(&path) else { continue };
-        if missing.contains(&(devid, uuid)) {
+        if missing.contains(&(devid, uuid)) && !is_named(&path) {
             found.push((devid, path));
         }
     }

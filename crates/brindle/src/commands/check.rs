@@ -16,11 +16,11 @@ use crate::format::UnitMode;
 use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Result, anyhow};
-use brindle_care::scrub::DamagedFile;
 use brindle_check::{CheckOptions, PASSES, PassReport, Report};
 use brindle_device::Device;
 use brindle_volume::Rescue;
 use clap::Args;
+use files::Named;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -80,7 +80,7 @@ pub(crate) struct CheckCommand {
     /// Taken as btrfs takes it, without effect: little memory is needed in any case
     #[arg(long, value_name = "original|lowmem", value_parser = ["original", "lowmem"])]
     mode: Option<String>,
-    /// Number of findings of each pass to show; all are counted
+    /// Number of findings of each pass, and of damaged files, to show; all are counted
     #[arg(long, value_name = "N", default_value_t = 100)]
     max_findings: usize,
     /// Number of threads [default: the number of processors]
@@ -117,8 +117,9 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
         all_copies: command.all_copies,
         check_data_csum: command.check_data_csum,
         threads: command.threads.map(usize::from),
-        // The list has all of them, and so must the findings.
-        max_findings: if command.damaged.is_wanted() { usize::MAX } else { command.max_findings },
+        max_findings: command.max_findings,
+        // The list has all files, and so must the findings.
+        max_data_findings: if command.damaged.is_wanted() { usize::MAX } else { files::PLACES_KEPT },
         ..CheckOptions::default()
     };
     check.volume.degraded = options.degraded;
@@ -135,7 +136,7 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
         return repair::run(command, &check, &paths);
     }
     let bar = Bar::new(command.progress || !command.json.json);
-    let report = brindle_check::check(open(&paths, &options)?, &check, &bar)
+    let mut report = brindle_check::check(open(&paths, &options)?, &check, &bar)
         .map_err(|error| explain_missing(&error, &paths).unwrap_or_else(|| without_pool(error)))?;
     let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     warn_if_used(&report.fsid, &names);
@@ -146,17 +147,23 @@ pub(crate) fn run(command: &CheckCommand) -> Result<ExitCode> {
         tracing::warn!("files with bad data can't be named: {error}");
         Vec::new()
     });
-    command.damaged.write(files.iter().filter(|file| file.is_lost).map(|file| &file.path[..]))?;
+    damage::note_report(&report);
+    let are_all = files::are_all_kept(&report);
+    for pass in &mut report.passes {
+        pass.errors.list.truncate(command.max_findings);
+    }
+    let files = Named { files, are_all, most: command.max_findings };
+    command.damaged.write(files.lost().map(|file| &file.path[..]))?;
     if command.json.json {
         let mut value = report_json(&report);
-        value["files"] = files::json(&files);
+        value["files"] = files.json();
+        value["files_complete"] = are_all.into();
         output::print_json(&value)?;
     } else {
         let mut out = output::stdout();
         print_report(&mut out, &report, &files)?;
         out.flush()?;
     }
-    damage::note_report(&report);
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -199,7 +206,7 @@ fn options_of(command: &CheckCommand) -> Result<MountOptions> {
     Ok(options)
 }
 
-fn print_report(out: &mut dyn Write, report: &Report, files: &[DamagedFile]) -> io::Result<()> {
+fn print_report(out: &mut dyn Write, report: &Report, files: &Named) -> io::Result<()> {
     writeln!(out, "UUID: {}", report.fsid)?;
     writeln!(out, "generation: {}", report.generation)?;
     if report.has_log {
@@ -220,12 +227,28 @@ fn print_report(out: &mut dyn Write, report: &Report, files: &[DamagedFile]) -> 
             writeln!(out, "  note: {note}")?;
         }
     }
-    files::print(out, files)?;
-    match report.error_count() {
-        0 => writeln!(out, "no errors found"),
-        1 => writeln!(out, "1 error found"),
-        count => writeln!(out, "{count} errors found"),
+    files.print(out)?;
+    writeln!(out, "{}", conclusion(report, files.lost().count()))
+}
+
+/// The last line: errors, and what is lost beyond redundancy.
+fn conclusion(report: &Report, lost_files: usize) -> String {
+    let mut line = match report.error_count() {
+        0 => "no errors found".to_owned(),
+        1 => "1 error found".to_owned(),
+        count => format!("{count} errors found"),
+    };
+    match lost_files {
+        0 => {}
+        1 => line += "; 1 file has lost data",
+        count => line += &format!("; {count} files have lost data"),
     }
+    match report.lost_chunks {
+        0 => {}
+        1 => line += "; 1 chunk can't be read whole without the missing devices",
+        count => line += &format!("; {count} chunks can't be read whole without the missing devices"),
+    }
+    line
 }
 
 fn verdict(pass: &PassReport) -> String {
@@ -271,6 +294,7 @@ fn report_json(report: &Report) -> Value {
         "has_log": report.has_log,
         "clean": report.is_clean(),
         "error_count": report.error_count(),
+        "lost_chunks": report.lost_chunks,
         "passes": report.passes.iter().map(pass).collect::<Vec<_>>(),
     })
 }

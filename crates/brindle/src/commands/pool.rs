@@ -14,8 +14,8 @@ use brindle_cache::{look_at_device, open_pool_device};
 use brindle_device::{Device, WritableDevice};
 use brindle_fs::{Filesystem, FsError, OpenOptions, WriteOptions};
 use brindle_ondisk::{DevId, RootId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, Uuid, to_u64};
-use brindle_rescue::Step;
 use brindle_rescue::chunks::overlaid;
+use brindle_rescue::{RescueError, Step};
 use brindle_tree::{Pool, TreeError};
 use brindle_volume::{DeviceStatus, LEASE_INTERVAL, UnusedDevice, UnusedReason, Volume, VolumeError};
 use clap::Args;
@@ -176,6 +176,24 @@ pub(crate) fn explain_missing(error: &VolumeError, named: &[&Path]) -> Option<an
         text += &format!("; given, and not used: {}", unused.join(", "));
     }
     Some(anyhow!(text))
+}
+
+/// The error of a repair: of a pool that lacks devices, that a repair takes all of them, and the commands that do without.
+pub(crate) fn explain_incomplete(error: RescueError, named: &[&Path]) -> anyhow::Error {
+    let of_volume = match &error {
+        RescueError::Volume(of_volume) | RescueError::Tree(TreeError::Volume(of_volume)) => of_volume,
+        _ => return error.into(),
+    };
+    if let Some(explained) = explain_missing(of_volume, named) {
+        return explained;
+    }
+    let VolumeError::MissingDevices { missing, .. } = of_volume else { return error.into() };
+    let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    anyhow!(
+        "missing {}: a repair takes all devices of the pool; without them `brindle check -o degraded` examines the rest, and \
+         `brindle mount -o degraded` with `brindle device replace` makes it whole again",
+        missing.join(", ")
+    )
 }
 
 /// The end of a sentence on a missing device, if its image lies beside those that were named.

@@ -83,7 +83,8 @@ fn the_rest_of_a_pool_is_listed_copied_out_and_examined() {
     let examined = brindle(["-q", "check", "-o", "degraded", text(&left)]);
     let found = String::from_utf8_lossy(&examined.stdout);
     assert!(examined.status.success() && found.contains("note: missing devid"), "{found}");
-    assert!(found.contains("can't be read whole without") && found.contains("no errors found"), "{found}");
+    assert!(found.contains("can't be read whole without") && found.contains("no errors found; "), "{found}");
+    assert!(found.ends_with("be read whole without the missing devices\n"), "{found}");
 }
 
 #[test]
@@ -103,4 +104,56 @@ fn the_rest_of_a_pool_is_mounted_read_only_alone() {
     unmount(&place);
     assert!(0 < whole && whole < FILES, "{whole}");
     assert!(!refused.status.success());
+}
+
+#[test]
+fn a_device_that_was_named_is_not_called_one_to_name() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let images = ["a.img", "b.img"].map(|name| directory.path().join(name));
+    let [first, second] = [0, 1].map(|number: usize| text(&images[number]));
+    brindle_prints(["-q", "mkfs", "--size", "256M", "-d", "raid0", "-m", "raid1", first, second]);
+    let old = directory.path().join("old");
+    fs::copy(second, &old).expect("room");
+    for _ in 0..2 {
+        brindle_prints(["-q", "device", "stats", "-z", first, second]);
+        brindle_prints(["-q", "balance", "start", "-dusage=100", "-musage=100", first, second]);
+    }
+    fs::rename(&old, second).expect("ours");
+    let said =
+        brindle_fails(1, ["filesystem", "label", "-o", &format!("degraded,device={second}"), first, "new"]);
+    assert!(said.contains("missing devid 2") && !said.contains("name all devices of the pool"), "{said}");
+}
+
+#[test]
+fn a_repair_of_an_incomplete_pool_names_commands_that_go_without() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let images = ["a.img", "b.img"].map(|name| directory.path().join(name));
+    let [first, second] = [0, 1].map(|number: usize| text(&images[number]));
+    brindle_prints(["-q", "mkfs", "--size", "256M", "-d", "raid1", "-m", "raid1", first, second]);
+    fs::remove_file(second).expect("it is there");
+    let said = brindle_fails(1, ["-q", "check", "--repair", "--yes", first]);
+    assert!(said.contains("missing devid 2 ") && said.contains("a repair takes all devices"), "{said}");
+    assert!(said.contains("`brindle check -o degraded`") && !said.contains("with -o degraded"), "{said}");
+    brindle_prints(["-q", "check", "-o", "degraded", first]);
+}
+
+#[test]
+fn the_label_of_devices_is_shown_and_changed() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let images = ["a.img", "b.img"].map(|name| directory.path().join(name));
+    let [first, second] = [0, 1].map(|number: usize| text(&images[number]));
+    brindle_prints(["-q", "mkfs", "--size", "256M", "-L", "old", first, second]);
+    let label = |words: &[&str]| brindle_prints([&["-q", "filesystem", "label"], words].concat());
+    assert_eq!(label(&[second]), "old\n");
+    let said = brindle_fails(1, ["filesystem", "label", first, "new"]);
+    assert!(said.contains("devid 2 ") && said.contains("name all devices of the pool"), "{said}");
+    let other = format!("device={second}");
+    label(&["-o", &other, first, "new"]);
+    assert_eq!([label(&[first]), label(&[second])], ["new\n", "new\n"]);
+    brindle_fails(2, ["filesystem", "label", "-o", &other, first, "a\nb"]);
+    brindle_prints(["-q", "check", first, second]);
+    let file = directory.path().join("no pool");
+    fs::write(&file, "text").expect("room");
+    assert!(brindle_fails(1, ["filesystem", "label", text(&file)]).contains("not a btrfs device"));
+    brindle_fails(2, ["filesystem", "label", "-o", &other, text(directory.path())]);
 }

@@ -1,7 +1,9 @@
 //! `check --repair`.
 
+use super::files::Named;
 use super::{CheckCommand, print_report, report_json};
 use crate::commands::examination_bar::Bar;
+use crate::commands::pool::explain_incomplete;
 use crate::commands::rescue::consent::{Outcome, Ward};
 use crate::output;
 use anyhow::Result;
@@ -16,7 +18,8 @@ use std::process::ExitCode;
 pub(super) fn run(command: &CheckCommand, options: &CheckOptions, paths: &[&Path]) -> Result<ExitCode> {
     let mut ward = Ward::open(paths, &command.consent)?;
     let bar = Bar::new(command.progress || !command.json.json);
-    let rehearsal = rehearse(&mut ward.patient, options, &bar)?;
+    let rehearsal =
+        rehearse(&mut ward.patient, options, &bar).map_err(|error| explain_incomplete(error, paths))?;
     bar.clear();
     let is_json = command.json.json;
     if !is_json {
@@ -47,7 +50,7 @@ pub(super) fn run(command: &CheckCommand, options: &CheckOptions, paths: &[&Path
 
 fn show(rehearsal: &Rehearsal) -> Result<()> {
     let mut out = output::stdout();
-    print_report(&mut out, &rehearsal.before, &[])?;
+    print_report(&mut out, &rehearsal.before, &Named::none())?;
     if rehearsal.before.has_log {
         writeln!(out, "the log stays as it is")?;
     }
