@@ -18,7 +18,7 @@ cleanup() {
 }
 trap cleanup EXIT
 mkdir "$dir/helpers" "$dir/root" "$dir/home"
-for helper in mount.fuse.brindle umount.fuse.brindle umount.fuseblk.brindle; do
+for helper in {mount,umount}.{fuse,fuseblk}.brindle; do
     ln -s "$brindle" "$dir/helpers/$helper"
 done
 mount -t overlay -o "lowerdir=$dir/helpers:/usr/sbin" overlay /usr/sbin
@@ -44,6 +44,10 @@ echo home >"$dir/home/file"
 [ "$(cat "$dir/root/file" "$dir/home/file")" = $'root\nhome' ]
 findmnt -no VFS-OPTIONS "$dir/home" | grep -q nosuid
 if findmnt -no VFS-OPTIONS "$dir/root" | grep -q nosuid; then exit 1; fi
+mount -o remount,ro "$dir/root"
+if touch "$dir/root/other" 2>/dev/null; then exit 1; fi
+mount -o remount,rw "$dir/root"
+touch "$dir/root/other"
 "$brindle" device ready "${loops[1]}"
 umount "$dir/root"
 [ "$(cat "$dir/home/file")" = home ]

@@ -21,14 +21,14 @@ if [ "$remove" ]; then
     rm -rf "$doc"
     rm -f "$dest$prefix/bin/brindle" "$share"/man/man1/brindle.1 "$share"/man/man1/brindle-*.1 \
         "$share/man/man7/brindle.7" "$share/man/man8/mount.fuse.brindle.8" "$bash" "$zsh" "$fish" "$rules" "$dest$units/brindle-tier@.service" \
-        "$dest$sbin"/{mount,umount}.fuse.brindle "$dest$sbin/umount.fuseblk.brindle"
+        "$dest$sbin"/{mount,umount}.{fuse,fuseblk}.brindle
     exit
 fi
 
 brindle=target/release/brindle
 install -D -m 755 "${strip[@]}" "$brindle" "$dest$prefix/bin/brindle"
 install -d "$dest$sbin"
-for helper in mount.fuse.brindle umount.fuse.brindle umount.fuseblk.brindle; do
+for helper in {mount,umount}.{fuse,fuseblk}.brindle; do
     ln -sf "$prefix/bin/brindle" "$dest$sbin/$helper"
 done
 
