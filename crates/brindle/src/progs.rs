@@ -4,7 +4,7 @@ use clap::error::{ContextKind, ContextValue, Error};
 use std::ffi::OsString;
 
 /// Commands, options of btrfs-progs, and the word for them.
-const WORDS: [(&[&str], &[&str], &str); 22] = [
+const WORDS: [(&[&str], &[&str], &str); 28] = [
     (
         &["check"],
         &["-r", "--tree-root"],
@@ -70,6 +70,28 @@ const WORDS: [(&[&str], &[&str], &str); 22] = [
         "a change of devices begins at once, or says what runs: give the command again after its end",
     ),
     (
+        &["replace"],
+        &["--enqueue"],
+        "a replacement begins at once, or says what runs: give the command again after its end",
+    ),
+    (&["scrub", "start"], &["-c", "-n"], PRIORITY),
+    (&["scrub", "resume"], &["-c", "-n"], PRIORITY),
+    (
+        &["scrub", "status"],
+        &["--raw", "--human-readable", "--iec", "--si", "--kbytes", "--mbytes", "--gbytes", "--tbytes"],
+        "sizes have the unit that fits; --json has them in bytes",
+    ),
+    (
+        &["inspect-internal", "dump-super"],
+        &["-i"],
+        "-s N shows one copy of the superblock, and -a all of them",
+    ),
+    (
+        &["inspect-internal", "dump-tree"],
+        &["--noscan"],
+        "other block devices are looked for only where those that are named are not all of the pool",
+    ),
+    (
         &["mkfs"],
         &["-R", "--runtime-features"],
         "-O takes all features, and `brindle quota enable MOUNT` switches quotas on",
@@ -120,6 +142,10 @@ const COMMANDS: [(&[&str], &[&str], &str); 10] = [
     ),
     (&["rescue"], &["create-control-device"], "no command of brindle needs /dev/btrfs-control"),
 ];
+
+/// The word for the priority of a scrub.
+const PRIORITY: &str = "`brindle scrub limit -l BYTES PATH` bounds the bytes that a running scrub reads in a second; on devices, `ionice` \
+                        and `nice` before the command do";
 
 /// The word for commands of swap files.
 const NO_SWAP: &str =
