@@ -204,9 +204,9 @@ fn choose(
     let has_several = |found: &Vec<(DeviceIdentity, PathBuf)>| {
         found.iter().any(|(identity, _)| identity.uuid != found[0].0.uuid)
     };
-    if by_id.values().any(has_several)
-        && let Some(uuids) = uuids(&by_id.values().flatten().collect::<Vec<_>>())
-    {
+    let is_doubtful = by_id.values().any(has_several);
+    let uuids = if is_doubtful { uuids(&by_id.values().flatten().collect::<Vec<_>>()) } else { None };
+    if let Some(uuids) = uuids {
         for (devid, found) in by_id.iter_mut().filter(|(_, found)| has_several(found)) {
             found.retain(|(identity, _)| uuids.contains(&(*devid, identity.uuid)));
         }

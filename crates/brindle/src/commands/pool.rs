@@ -180,9 +180,8 @@ pub(crate) fn explain_missing(error: &VolumeError, named: &[&Path]) -> Option<an
 
 /// The error of a repair: of a pool that lacks devices, that a repair takes all of them, and the commands that do without.
 pub(crate) fn explain_incomplete(error: RescueError, named: &[&Path]) -> anyhow::Error {
-    let of_volume = match &error {
-        RescueError::Volume(of_volume) | RescueError::Tree(TreeError::Volume(of_volume)) => of_volume,
-        _ => return error.into(),
+    let (RescueError::Volume(of_volume) | RescueError::Tree(TreeError::Volume(of_volume))) = &error else {
+        return error.into();
     };
     if let Some(explained) = explain_missing(of_volume, named) {
         return explained;

@@ -107,7 +107,7 @@ impl Crashed {
 }
 
 fn contents() -> Vec<u8> {
-    (0..CONTENTS).map(|at| ((at >> 12) as u8).wrapping_mul(at as u8 | 1)).collect()
+    (0..CONTENTS).map(|at| ((at >> 12).to_le_bytes()[0]).wrapping_mul(at.to_le_bytes()[0] | 1)).collect()
 }
 
 fn replaces(images: &[PathBuf]) -> String {
