@@ -46,7 +46,8 @@ findmnt -no VFS-OPTIONS "$dir/home" | grep -q nosuid
 if findmnt -no VFS-OPTIONS "$dir/root" | grep -q nosuid; then exit 1; fi
 mount -o remount,ro "$dir/root"
 if touch "$dir/root/other" 2>/dev/null; then exit 1; fi
-mount -o remount,rw "$dir/root"
+mount -o remount,rw,commit=7 "$dir/root"
+"$brindle" property get "$dir/root" mount_options | grep -q commit=7
 touch "$dir/root/other"
 "$brindle" device ready "${loops[1]}"
 umount "$dir/root"
