@@ -59,10 +59,10 @@ fn unknown_features_and_flags_are_refused_by_name() {
 #[test]
 fn twins_are_refused_and_the_target_of_a_replacement_is_no_member() {
     let first = member(&superblock(FSID, 1, 1, 5));
-    let target = member(&superblock(FSID, 0, 1, 9));
+    let target = member(&superblock(FSID, 0, 2, 9));
     let volume =
         open(&[Arc::clone(&first), Arc::clone(&target)], false).expect("the target counts for nothing");
-    assert!(matches!(volume.unused_devices()[..], [UnusedDevice { reason: UnusedReason::Target, .. }]));
+    assert_eq!(volume.replacement_target().as_deref(), Some("member0"), "{:?}", volume.unused_devices());
     assert_eq!(volume.superblock().generation.get(), 5);
     let alone = open(&[target], false).expect_err("a target is no pool");
     assert!(matches!(alone, VolumeError::NoPool { .. }), "{alone}");
