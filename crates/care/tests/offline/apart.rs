@@ -6,7 +6,7 @@ use brindle_check::{CheckOptions, NoProgress, check};
 use brindle_device::{Device, SparseDevice, WritableDevice};
 use brindle_fs::{Filesystem, NewInode, OpenOptions, WriteOptions};
 use brindle_ondisk::{Profile, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE};
-use brindle_sim::FaultyDevice;
+use brindle_sim::{Fault, FaultyDevice};
 use std::sync::Arc;
 
 fn options(degraded: bool) -> OpenOptions {
@@ -271,4 +271,32 @@ fn a_device_that_lacks_the_last_superblock_alone_is_whole_after_the_next_commit(
     filesystem.sync().expect("commits");
     assert_eq!(stale(), [false; 0]);
     filesystem.shutdown().expect("works");
+}
+
+#[test]
+fn a_mirror_that_loses_its_superblock_in_a_flush_gets_it_with_the_same_commit() {
+    let mut has_failed = true;
+    for number in 0.. {
+        if !has_failed {
+            assert!(number > 1, "a commit flushes what it says, then the superblocks");
+            break;
+        }
+        let devices = whole();
+        let mirror = Arc::new(FaultyDevice::new(Arc::clone(&devices[1]) as Arc<dyn WritableDevice>));
+        let given: Vec<Arc<dyn WritableDevice>> =
+            vec![Arc::clone(&devices[0]) as _, Arc::clone(&mirror) as _];
+        let filesystem = Filesystem::open_writable(given, &options(false), &WriteOptions::default());
+        let filesystem = filesystem.expect("whole");
+        write(&filesystem, "before");
+        filesystem.sync().expect("commits");
+        write(&filesystem, "new");
+        mirror.inject(Fault::Flush { number: mirror.counts().flushes + number });
+        let faults = mirror.counts().faults;
+        filesystem.sync().expect("one is enough");
+        has_failed = mirror.counts().faults > faults;
+        let pool = filesystem.pool();
+        let without = pool.volume().devices_without_superblock(pool.superblock().generation);
+        assert!(without.is_empty(), "flush {number}: {without:?}");
+        filesystem.shutdown().expect("works");
+    }
 }

@@ -4,7 +4,7 @@ use super::Space;
 use super::group::{Content, Group};
 use super::state::{State, content};
 use crate::store::Store;
-use brindle_ondisk::{BlockGroupType, DevId, Profile, to_u64};
+use brindle_ondisk::{BlockGroupType, DevId, Profile};
 use brindle_policy::class::DeviceClasses;
 use brindle_policy::placement::{
     AllocationHint, Fit, PlacementClass, PlacementMode, classes, room_at_best, room_for,
@@ -139,7 +139,8 @@ impl Space {
             devices: state.devices.iter().zip(classes).map(device).collect(),
             promised_data_bytes: state.promised_data,
             promised_metadata_bytes: state.promised_metadata,
-            kept_back_bytes: self.kept_back(&state, to_u64(store.known_tree_count())).bytes(),
+            // Without the trees that were asked for since the pool was opened: reports of a pool agree.
+            kept_back_bytes: self.kept_back(&state, 0).bytes(),
             placement: state.placement,
             has_tiers: state.fast.is_some(),
             classes: state.classes.clone(),

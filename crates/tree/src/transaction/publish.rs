@@ -134,7 +134,7 @@ impl Transactions {
     }
 
     /// Superblocks of devices that have just joined or replaced others, durable before the others are written; first superblocks of
-    /// devices that failed to take tree blocks and can't be done without, flush; those of bulk devices, flush; those of the other devices, flush; the other superblocks: these are durable with the next flush, which comes
+    /// devices that failed to take tree blocks and can't be done without, flush; those of bulk devices, flush; those of the other devices, flush; those that were lost, again; the other superblocks: these are durable with the next flush, which comes
     /// before the first ones are written again.
     fn write_superblocks_of(&self, frozen: &Frozen, part: &Part) -> Result<(), TreeError> {
         let (volume, devices) = (self.store.volume(), &part.devices);
@@ -154,7 +154,14 @@ impl Transactions {
             volume.flush(set)?;
             superblock.add_holders(volume.holders(superblock.generation));
         }
-        let failed = volume.devices_without_superblock(superblock.generation).intersection(devices);
+        let lacking = || volume.devices_without_superblock(superblock.generation).intersection(devices);
+        let mut failed = lacking();
+        if !failed.is_empty() {
+            // One whose flush has failed tells that once, and takes the superblock when it is written again.
+            volume.write_superblocks(&superblock, &frozen.devices, SuperblockCopies::First, &failed)?;
+            volume.flush(&failed)?;
+            failed = lacking();
+        }
         volume.check_bears_loss_of(&failed)?;
         volume.write_superblocks(&superblock, &frozen.devices, SuperblockCopies::Others, devices)?;
         volume.settle_renumbered();
