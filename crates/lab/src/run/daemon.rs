@@ -54,7 +54,9 @@ impl Account {
         if let Some((user, group)) = self.user {
             command.arg(format!("--reuid={user}")).arg(format!("--regid={group}")).arg("--clear-groups");
         }
-        command.arg(format!("--pdeathsig={signal}")).args(["--", "sh", "-c", UNLESS_ORPHANED, "sh"]);
+        command.arg(format!("--pdeathsig={signal}"));
+        // A shell without job control has what it starts beside it ignore SIGQUIT, and so would the server until it is up.
+        command.args(["--", "env", "--default-signal=QUIT,TERM", "sh", "-c", UNLESS_ORPHANED, "sh"]);
         let path = find(program).unwrap_or_else(|| program.into());
         command.arg(std::process::id().to_string()).arg(path);
         Ok(command)
