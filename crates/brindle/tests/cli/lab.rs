@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Longest time of anything here: a test that needs it has failed.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A disk on a directory of its own; whatever is left of it goes when this is dropped.
 struct LabDisk {
