@@ -36,6 +36,9 @@ pub(crate) struct Pool {
     pub(crate) replacements: u64,
     /// Root of the log that superblocks on the devices name, while the superblock of a later commit is not written yet.
     pub(crate) ended_log: Option<NodeExpectation>,
+    /// Generation of the last commit that ended a log, and the root of that log: while its superblocks are written to one set of
+    /// devices after the other, those that are still to come name it.
+    pub(crate) ending: Option<(Generation, NodeExpectation)>,
     /// Devices that held a superblock as new as the pool's when it was opened.
     holders: Holders,
     /// Given, of other pools, and not (yet) found to be a seed.

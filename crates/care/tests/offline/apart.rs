@@ -1,9 +1,11 @@
 //! Halves of a mirrored pool that were each written alone, and are then given together.
 
-use super::device::{Members, on_and_on, open};
+use super::device::{FILE_BYTES, FILES, Members, on_and_on, open};
+use crate::support::files::fill;
+use crate::support::{MIB, MadePool, options as made_options};
 use brindle_care::device::{Leaving, ReplaceOptions, rejoin, replace};
 use brindle_check::{CheckOptions, NoProgress, check};
-use brindle_device::{Device, SparseDevice, WritableDevice};
+use brindle_device::{Device, DeviceClass, SparseDevice, WritableDevice};
 use brindle_fs::{Filesystem, NewInode, OpenOptions, WriteOptions};
 use brindle_ondisk::{Profile, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE};
 use brindle_sim::{Fault, FaultyDevice};
@@ -239,6 +241,36 @@ fn a_device_that_vanishes_while_the_pool_is_in_use_rejoins_with_the_log_of_then(
     }
 }
 
+/// The superblocks of bulk devices, which name no log any more, come before that of the fast one.
+#[test]
+fn an_ssd_that_vanishes_beside_disks_rejoins_with_the_log_of_then() {
+    let mut made = made_options();
+    (made.data, made.metadata) = (Some(Profile::Raid1), Some(Profile::Raid1));
+    let classes = [DeviceClass::Solid, DeviceClass::Rotating, DeviceClass::Rotating];
+    let pool = MadePool::make_of(&classes.map(|class| (400 * MIB, class)), &made).expect("made");
+    let devices = pool.devices;
+    let ssd = Arc::new(FaultyDevice::new(Arc::clone(&devices[0]) as Arc<dyn WritableDevice>));
+    let disks = devices[1..].iter().map(|disk| Arc::clone(disk) as Arc<dyn WritableDevice>);
+    let given = std::iter::once(Arc::clone(&ssd) as _).chain(disks).collect();
+    let filesystem = Filesystem::open_writable(given, &options(false), &WriteOptions::default());
+    let filesystem = filesystem.expect("whole");
+    fill(&filesystem, FILES, FILE_BYTES);
+    filesystem.sync().expect("commits");
+    fsync(&filesystem, "with all");
+    assert_ne!(filesystem.pool().superblock().log_root.get(), 0, "nothing but a log");
+    ssd.vanish();
+    (0..80).for_each(|number| fsync(&filesystem, &format!("without {number}")));
+    filesystem.sync().expect("two are enough");
+    drop((filesystem, ssd));
+    let filesystem = open(&devices[1..], true);
+    (0..80).for_each(|number| fsync(&filesystem, &format!("later {number}")));
+    let device = Arc::clone(&devices[0]) as Arc<dyn WritableDevice>;
+    rejoin(&filesystem, &device, &mut on_and_on).expect("its log is one that the pool had");
+    let devices = vec![Arc::clone(&devices[1]), Arc::clone(&devices[2]), Arc::clone(&devices[0])];
+    let pool = Members { devices, filesystem }.prove("rejoined", &[0, 1, 2]);
+    assert!(has(&pool.filesystem, "with all") && has(&pool.filesystem, "later 79"));
+}
+
 #[test]
 fn a_device_that_lacks_the_last_superblock_alone_is_whole_after_the_next_commit() {
     let Members { devices, filesystem } = Members::new(2, Profile::Raid1);
@@ -299,4 +331,29 @@ fn a_mirror_that_loses_its_superblock_in_a_flush_gets_it_with_the_same_commit() 
         assert!(without.is_empty(), "flush {number}: {without:?}");
         filesystem.shutdown().expect("works");
     }
+}
+
+#[test]
+fn a_device_that_lacks_tree_blocks_alone_is_behind_until_it_has_them() {
+    let devices = whole();
+    let mirror = Arc::new(FaultyDevice::new(Arc::clone(&devices[1]) as Arc<dyn WritableDevice>));
+    let given: Vec<Arc<dyn WritableDevice>> = vec![Arc::clone(&devices[0]) as _, Arc::clone(&mirror) as _];
+    let filesystem = Filesystem::open_writable(given, &options(false), &WriteOptions::default());
+    let filesystem = filesystem.expect("whole");
+    let behind = || {
+        let devices = filesystem.pool().volume().devices();
+        devices.iter().map(|device| device.is_behind).collect::<Vec<_>>()
+    };
+    write(&filesystem, "before");
+    filesystem.sync().expect("commits");
+    assert_eq!(behind(), [false, false]);
+    mirror.inject(Fault::WritesFrom { number: 0 });
+    write(&filesystem, "meanwhile");
+    filesystem.sync().expect("one is enough");
+    assert_eq!(behind(), [false, true], "it takes no tree blocks");
+    mirror.heal();
+    write(&filesystem, "after");
+    filesystem.sync().expect("commits");
+    assert_eq!(behind(), [false, false], "it has got what it lacked");
+    filesystem.shutdown().expect("works");
 }

@@ -147,11 +147,26 @@ impl Volume {
         let pool = self.snapshot();
         let is_it = |device: &PoolDevice| device.devid == devid && !device.is_intruder && !device.is_seed;
         let index = pool.devices.iter().position(is_it)?;
+        self.fingerprint_on(&pool, index, root_of_log(&self.superblock()).or(pool.ended_log)?)
+    }
+
+    /// Fingerprint of a log, as far as it has places on a device.
+    pub(crate) fn fingerprint_on(
+        &self,
+        pool: &Pool,
+        index: usize,
+        root: NodeExpectation,
+    ) -> Option<NonZeroU64> {
         let devices: Vec<usize> =
-            present(&pool).filter(|index| pool.devices[*index].lost_writes.is_empty()).collect();
-        let root = root_of_log(&self.superblock()).or(pool.ended_log)?;
+            present(pool).filter(|index| pool.devices[*index].lost_writes.is_empty()).collect();
         let has_place = |at| pool.has_place(index, at, self.tree_context().nodesize);
-        fingerprint(&self.blocks_of(&pool, &devices, root, has_place))
+        fingerprint(&self.blocks_of(pool, &devices, root, has_place))
+    }
+
+    /// Root of the log that devices name which have no superblock of a generation yet, as that is written.
+    pub(crate) fn log_that_ends(&self, pool: &Pool, generation: Generation) -> Option<NodeExpectation> {
+        let of_others = || pool.ending.filter(|(written, _)| *written == generation).map(|(_, root)| root);
+        root_of_log(&self.superblock()).or(pool.ended_log).or_else(of_others)
     }
 
     /// First blocks of the log that the superblock of a device names, as it has them; those that it does not have, as others do.

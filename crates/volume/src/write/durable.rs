@@ -261,6 +261,7 @@ impl Volume {
         for one in &members {
             one.member.superblock_generation.fetch_max(template.generation.get(), Relaxed);
         }
+        let is_first = copies == SuperblockCopies::First;
         let copies = Copies::new(template, device_items, copies, &members);
         let alone = Alone::with(&members);
         self.check_flushed()?;
@@ -274,18 +275,22 @@ impl Volume {
         if !tolerates(&pool, &failed, &behind) {
             return Err(WriteError::Superblocks { failures });
         }
-        self.has_ended_log(&pool, &failed);
+        if is_first {
+            self.has_ended_log(&pool, template, &failed);
+        }
         self.set_superblock(template.clone());
         Ok(())
     }
 
-    /// The superblocks of a commit are written, but for those of devices that failed: these name the log that it ends.
-    fn has_ended_log(&self, pool: &Pool, failed: &[usize]) {
-        let log_on = |index: &usize| Some((*index, self.log_fingerprint(pool.devices[*index].devid)?));
+    /// The superblocks of a commit are written to a set of devices, but for those that failed: these name the log that it ends.
+    fn has_ended_log(&self, pool: &Pool, template: &Superblock, failed: &[usize]) {
+        let Some(root) = self.log_that_ends(pool, template.generation) else { return };
+        let log_on = |index: &usize| Some((*index, self.fingerprint_on(pool, *index, root)?));
         let logs: Vec<(usize, NonZeroU64)> = failed.iter().filter_map(log_on).collect();
-        if !logs.is_empty() || pool.ended_log.is_some() {
+        let is_known = pool.ending.is_some_and(|(written, _)| written == template.generation);
+        if !logs.is_empty() || pool.ended_log.is_some() || !is_known {
             self.change(|pool| {
-                pool.ended_log = None;
+                (pool.ended_log, pool.ending) = (None, Some((template.generation, root)));
                 for (index, log) in logs {
                     pool.devices[index].missed_end_of = Some(log);
                 }
