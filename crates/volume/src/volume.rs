@@ -412,9 +412,9 @@ impl Volume {
     /// The pool's devices known so far, by devid.
     pub fn devices(&self) -> Vec<DeviceStatus> {
         let pool = self.snapshot();
-        let members = pool.devices.iter().enumerate().filter(|(_, device)| !device.is_intruder);
+        let members = pool.devices.iter().filter(|device| !device.is_intruder);
         let mut devices: Vec<DeviceStatus> = members
-            .map(|(index, device)| DeviceStatus {
+            .map(|device| DeviceStatus {
                 devid: device.devid,
                 uuid: device.uuid,
                 name: device.name(),
@@ -425,7 +425,7 @@ impl Volume {
                 is_seed: device.is_seed,
                 is_stale: device.has_missed_transactions(),
                 is_asleep: device.is_asleep,
-                is_behind: pool.is_behind(index),
+                is_behind: !device.lost_writes.is_empty(),
                 is_incomplete: device.is_incomplete,
                 is_rotating: device.rotates_by_host(),
                 hint: device.hint(),
