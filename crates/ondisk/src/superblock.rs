@@ -2,7 +2,7 @@
 
 use crate::item::DevItem;
 use crate::{
-    ChecksumType, CompatRo, Defect, DevId, Generation, Incompat, Item, Key, KeyType, Logical, Uuid, to_usize,
+    ChecksumType, CompatRo, Defect, Generation, Incompat, Item, Key, KeyType, Logical, Uuid, to_usize,
 };
 use thiserror::Error;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -332,9 +332,6 @@ impl Superblock {
         }
         if self.num_devices.get() == 0 {
             return Err(Defect::new("num_devices is zero", 0).into());
-        }
-        if self.dev_item.devid == DevId::new(0) && self.num_devices.get() == 1 {
-            return Err(Defect::new("dev_item has devid zero on a pool of one device", 0).into());
         }
         Ok(())
     }

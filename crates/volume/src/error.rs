@@ -24,6 +24,17 @@ pub enum VolumeError {
         /// Reason for which each device is not used.
         devices: Vec<UnusedDevice>,
     },
+    /// Of the pool there is the target of a replacement alone, which the kernel has begun.
+    #[error(
+        "{device} is the target of a replacement that the kernel has begun in the pool {fsid}, and no device of that by itself: name \
+         the pool's other devices; if the replacement was interrupted, `brindle device replace cancel`, with all of them, ends it"
+    )]
+    TargetAlone {
+        /// The target.
+        device: String,
+        /// The pool.
+        fsid: Uuid,
+    },
     /// A device of the pool carries a superblock that brindle may not use: an unsupported feature, by name.
     #[error("{device}: superblock at offset {offset}: {defect}")]
     Superblock {

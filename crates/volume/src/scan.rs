@@ -182,7 +182,11 @@ pub(crate) fn scan(devices: Vec<Given>, options: &OpenOptions) -> Result<Scan, V
     let (members, duplicates) = without_duplicates(members, &mut unused);
     let best = members.iter().max_by_key(|found| (found.generation(), Reverse(found.devid())));
     let Some(best) = best else {
-        return Err(VolumeError::NoPool { fsid: Some(fsid), devices: unused });
+        let target = targets.first().map(|(target, _)| target.device.name().to_owned());
+        return Err(match target {
+            Some(device) => VolumeError::TargetAlone { device, fsid },
+            None => VolumeError::NoPool { fsid: Some(fsid), devices: unused },
+        });
     };
     let superblock = Arc::clone(&best.superblock);
     let mut warnings: Vec<Warning> = warnings.into_iter().flatten().collect();
@@ -207,12 +211,13 @@ pub(crate) fn may_be_asleep(older: &Superblock, newest: &Superblock, holders: Ho
     older.is_of_series(newest) && !holders.contains(older.dev_item.devid)
 }
 
-/// The pool asked for, or that of the first device, where a pool that is no seed comes first.
+/// The pool asked for, or that of the first device, where a pool that is no seed comes first, and a target last.
 fn choose_pool(found: &[(Found, Vec<Warning>)], asked: Option<Uuid>) -> Option<Uuid> {
     let superblocks = || found.iter().map(|(found, _)| &found.superblock);
+    let rank = |superblock: &&Arc<Superblock>| (superblock.dev_item.devid == TARGET, superblock.is_seeding());
     match asked {
         Some(fsid) => superblocks().find(|superblock| superblock.fsid == fsid),
-        None => superblocks().find(|superblock| !superblock.is_seeding()).or_else(|| superblocks().next()),
+        None => superblocks().min_by_key(rank),
     }
     .map(|superblock| superblock.fsid)
 }

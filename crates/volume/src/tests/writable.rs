@@ -4,7 +4,7 @@ use super::flaky::Flaky;
 use super::support::*;
 use crate::{DeviceSet, NotWritable, OpenOptions, UnusedDevice, UnusedReason, Volume, VolumeError, Warning};
 use brindle_device::{Device, DeviceClass, WritableDevice};
-use brindle_ondisk::{BlockGroupType, DevId, Series, Superblock};
+use brindle_ondisk::{BlockGroupType, DevId, Series, Superblock, Uuid};
 use brindle_policy::placement::{AllocationHint, PlacementClass};
 use std::sync::Arc;
 
@@ -59,13 +59,22 @@ fn unknown_features_and_flags_are_refused_by_name() {
 #[test]
 fn twins_are_refused_and_the_target_of_a_replacement_is_no_member() {
     let first = member(&superblock(FSID, 1, 1, 5));
-    let target = member(&superblock(FSID, 0, 2, 9));
-    let volume =
-        open(&[Arc::clone(&first), Arc::clone(&target)], false).expect("the target counts for nothing");
-    assert_eq!(volume.replacement_target().as_deref(), Some("member0"), "{:?}", volume.unused_devices());
-    assert_eq!(volume.superblock().generation.get(), 5);
-    let alone = open(&[target], false).expect_err("a target is no pool");
-    assert!(matches!(alone, VolumeError::NoPool { .. }), "{alone}");
+    for device_count in [1, 2] {
+        let target = member(&superblock(FSID, 0, device_count, 9));
+        let volume =
+            open(&[Arc::clone(&target), Arc::clone(&first)], false).expect("the target counts for nothing");
+        assert_eq!(volume.replacement_target().as_deref(), Some("member0"), "{:?}", volume.unused_devices());
+        assert_eq!(volume.superblock().generation.get(), 5);
+        let other = member(&superblock(Uuid([9; 16]), 1, 1, 3));
+        let volume = open(&[Arc::clone(&target), other], false).expect("another pool");
+        assert_eq!(volume.superblock().fsid, Uuid([9; 16]));
+        let alone = open(&[target], false).expect_err("a target is no pool").to_string();
+        assert!(
+            alone.starts_with("member0 is the target of a replacement that the kernel has begun"),
+            "{alone}"
+        );
+        assert!(alone.contains("`brindle device replace cancel`"), "{alone}");
+    }
     let twin = member(&superblock(FSID, 1, 1, 5));
     refused(&[Arc::clone(&first), twin], "member1 is devid 1, as is member1, which is just as new");
     let older = member(&superblock(FSID, 1, 1, 4));
