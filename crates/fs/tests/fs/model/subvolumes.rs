@@ -156,7 +156,9 @@ fn a_deleted_subvolume_stays_usable_until_what_is_open_of_it_is_closed() {
     let handle = fs.open_file(closed).expect("opens");
     fs.write(&handle, 0, b"in memory").expect("room");
     fs.close_file(handle).expect("closes");
-    let handle = fs.open_file(opened).expect("opens");
+    let (held, handle) = (fs.acquire(opened).expect("there"), fs.open_file(opened).expect("opens"));
+    fs.write(&handle, 0, b"synced").expect("room");
+    fs.sync_file(&handle).expect("durable");
     fs.write(&handle, 0, b"before").expect("room");
     fs.delete_subvolume(top, b"open").expect("deleted");
     for _ in 0..3 {
@@ -167,6 +169,10 @@ fn a_deleted_subvolume_stays_usable_until_what_is_open_of_it_is_closed() {
     let mut found = [0; 20];
     assert_eq!(fs.read(&handle, 0, &mut found).expect("reads"), 12);
     assert_eq!(&found[..12], b"before after");
+    assert_eq!(fs.attributes(opened).expect("it is open").size, 12);
+    fs.release(held).expect("the handle is left");
+    clean_up(&fs);
+    assert_eq!(fs.read(&handle, 0, &mut found).expect("the handle keeps it"), 12);
     let other = fs.open_file(closed).expect("it is below what is open");
     assert_eq!(fs.read(&other, 0, &mut found).expect("reads"), 9);
     fs.close_file(other).expect("closes");
@@ -188,7 +194,7 @@ fn a_deleted_subvolume_stays_usable_until_what_is_open_of_it_is_closed() {
     fs.close_file(handle).expect("closes");
     clean_up(&fs);
     assert!(fs.pool().root_item(id).expect("readable").is_none(), "dropped");
-    assert!(fs.attributes(opened).is_err());
+    assert!(fs.attributes(opened).is_err() && fs.open_file(opened).is_err());
     fs.sync().expect("nothing is lost");
     fs.shutdown().expect("closes");
     pool.assert_clean("dropped");
@@ -285,45 +291,6 @@ fn a_read_only_subvolume_is_not_changed_until_it_is_writable() {
     fs.shutdown().expect("closes");
     pool.assert_clean("writable");
     pool.assert_btrfs_check("writable");
-}
-
-#[test]
-fn files_of_a_deleted_subvolume_are_read_and_written_until_they_are_closed() {
-    let pool = Pool::new();
-    let fs = pool.open();
-    let id = fs.create_subvolume(fs.root(), b"gone", &NEW_SUBVOLUME).expect("made");
-    let made = create(&fs, InodeId::root_of(id), "file", &file());
-    let inode = fs.acquire(made).expect("there");
-    let open = fs.open_file(made).expect("there");
-    fs.write(&open, 0, &[1; 100_000]).expect("room");
-    fs.sync_file(&open).expect("durable");
-    // This part is in memory only.
-    fs.write(&open, 50_000, &[2; 1000]).expect("room");
-    fs.delete_subvolume(fs.root(), b"gone").expect("deleted");
-    let read = |fs: &Filesystem| {
-        let mut bytes = vec![0; 100_000];
-        fs.read(&open, 0, &mut bytes).map(|length| {
-            assert_eq!(length, 100_000);
-            assert!(bytes[..50_000].iter().chain(&bytes[51_000..]).all(|byte| *byte == 1));
-            assert!(bytes[50_000..51_000].iter().all(|byte| *byte == 2));
-        })
-    };
-    read(&fs).expect("it is open");
-    clean_up(&fs);
-    read(&fs).expect("it is still open");
-    assert_eq!(fs.attributes(made).expect("it is open").size, 100_000);
-    fs.write(&open, 0, &[1; 4]).expect("it is open");
-    fs.sync().expect("nothing is wrong");
-    read(&fs).expect("it is still open");
-    fs.release(inode).expect("closed");
-    clean_up(&fs);
-    read(&fs).expect("the file itself holds it");
-    fs.close_file(open).expect("closed");
-    clean_up(&fs);
-    fs.open_file(made).expect_err("it has gone");
-    fs.shutdown().expect("durable");
-    drop(fs);
-    pool.assert_clean("a subvolume was deleted under an open file");
 }
 
 #[test]
