@@ -6,8 +6,9 @@
 //! given back, and one that comes too late is refused before it joins a transaction.
 //!
 //! In the subvolume's tree such an inode has a mark, the orphan item, from the same transaction on that takes its
-//! last name. Contents go in steps, each a part of one transaction, then the inode and the mark together. Whatever
-//! a crash leaves of it has the mark, and is found by [`OrphanQueue`] after the next opening.
+//! last name. Contents go in steps, each a part of one transaction, then attributes, if they are many, and at last the inode and the
+//! mark together. Each step is one for which a full pool has room. Whatever a crash leaves of it has the mark, and is found by
+//! [`OrphanQueue`] after the next opening.
 
 use crate::attributes::InodeId;
 use crate::core::Core;
@@ -19,14 +20,13 @@ use crate::error::FsError;
 use crate::items::InodeItems;
 use brindle_ondisk::item::FileType;
 use brindle_ondisk::{Key, KeyType, ObjectId, RootId};
-use brindle_tree::{Readahead, Tree};
+use brindle_tree::{RESCUE_ITEMS, Readahead, Tree};
 use std::sync::Arc;
 
 /// Size of a batch, of subvolumes and of the orphans of one.
 const BATCH: usize = 64;
-/// Upper bound on the items that count when the rest of an inode without contents is removed, in one place: a few
-/// attributes and names.
-const REMNANT_ITEMS: usize = 32;
+/// Upper bound on the items of an inode that are removed in one transaction, the inode item and the mark not counted.
+const PIECE_ITEMS: usize = RESCUE_ITEMS - 2;
 
 /// Removes inodes that have lost their last name.
 #[derive(Debug)]
@@ -34,6 +34,20 @@ pub(crate) struct Orphans {
     core: Arc<Core>,
     items: Arc<InodeItems>,
     data: Arc<FileData>,
+}
+
+/// Items of an inode that are removed in one transaction.
+#[derive(Debug, Default)]
+struct Piece {
+    items: usize,
+    last: Option<Key>,
+    /// True if the inode has further items.
+    has_more: bool,
+}
+
+/// The least key that an item of an inode can have beside the inode item.
+fn after_inode_item(id: InodeId) -> Key {
+    Key::new(id.number, KeyType::INODE_ITEM, 1)
 }
 
 impl Orphans {
@@ -85,25 +99,37 @@ impl Orphans {
             Err(FsError::NoInode(_)) => false,
             Err(error) => return Err(error),
         };
-        let items = 1 + self.remnant_items(subvolume.tree(), id)?;
-        self.core.change(Core::removal(subvolume.tree(), items), |edit| {
-            if !has_name {
-                edit.remove_inode(subvolume.tree(), id.number)?;
-            }
-            edit.remove_orphan(subvolume.tree(), id.number)
+        let tree = subvolume.tree();
+        if has_name {
+            return self.core.change(Core::removal(tree, 1), |edit| edit.remove_orphan(tree, id.number));
+        }
+        let mut piece = self.first_piece(tree, id)?;
+        while let Some(last) = piece.last.filter(|_| piece.has_more) {
+            self.core.change(Core::removal(tree, piece.items), |edit| {
+                edit.remove_inode_items(tree, &after_inode_item(id), &last)
+            })?;
+            piece = self.first_piece(tree, id)?;
+        }
+        self.core.change(Core::removal(tree, 2 + piece.items), |edit| {
+            edit.remove_inode(tree, id.number)?;
+            edit.remove_orphan(tree, id.number)
         })
     }
 
-    /// Number of items that the removal changes.
-    fn remnant_items(&self, tree: &Arc<Tree>, id: InodeId) -> Result<usize, FsError> {
+    /// The first items of an inode after the inode item.
+    fn first_piece(&self, tree: &Arc<Tree>, id: InodeId) -> Result<Piece, FsError> {
         let mut cursor = self.core.pool().cursor(tree, Readahead::None);
-        cursor.seek(&Key::new(id.number, KeyType::INODE_ITEM, 0))?;
-        let mut count = 0;
-        while count < REMNANT_ITEMS && cursor.key().is_some_and(|key| key.objectid == id.number) {
-            count += 1;
+        cursor.seek(&after_inode_item(id))?;
+        let mut piece = Piece::default();
+        while let Some(key) = cursor.key().filter(|key| key.objectid == id.number) {
+            if piece.items == PIECE_ITEMS {
+                piece.has_more = true;
+                break;
+            }
+            (piece.items, piece.last) = (piece.items + 1, Some(key));
             cursor.next()?;
         }
-        Ok(count)
+        Ok(piece)
     }
 
     /// Looks for orphans in a few subvolumes, and removes a few; whether there is more to do.

@@ -7,11 +7,12 @@ use crate::core::inodes::Inode;
 use crate::directory::entry::{Child, NamePlace, Target, frozen_flags};
 use crate::directory::name::check_name;
 use crate::error::FsError;
+use crate::error_kind::ErrorKind;
 use crate::namespace::Namespace;
 use brindle_ondisk::item::{ExtentDataRef, FileExtent, FileType};
 use brindle_ondisk::{Item, Key, KeyType, ObjectId, RootId};
 use brindle_sync::RwLockWriteGuard;
-use brindle_tree::{DataRange, Readahead, Tree, TreeError, Verdict};
+use brindle_tree::{DataRange, RESCUE_ITEMS, Readahead, Tree, TreeError, Verdict};
 use std::sync::Arc;
 use zerocopy::little_endian::{U32, U64};
 
@@ -87,10 +88,7 @@ impl Namespace {
             }
             let before = self.items.attributes(child.inode.id())?;
             let leaving = self.leaving(place, &before, &child.inode, locks.of(before.id).opens)?;
-            self.core.change(Core::removal(place.tree, leaving.items() + 1), |edit| {
-                edit.lose_name(place, &leaving)?;
-                edit.directory(place.tree, parent.number, -directory_bytes(name))
-            })?;
+            let leaving = self.part_with(place, leaving)?;
             locks.of(before.id).is_unnamed = leaving.is_last();
             let has_to_go = leaving.has_to_go() && locks.of(before.id).opens == 0;
             Ok(has_to_go.then(|| Arc::clone(&child.inode)))
@@ -123,10 +121,7 @@ impl Namespace {
             }
             let before = self.items.attributes(id)?;
             let leaving = self.leaving(place, &before, &child.inode, locks.of(id).opens)?;
-            self.core.change(Core::removal(place.tree, leaving.items() + 1), |edit| {
-                edit.lose_name(place, &leaving)?;
-                edit.directory(place.tree, parent.number, -directory_bytes(name))
-            })?;
+            let leaving = self.part_with(place, leaving)?;
             locks.of(id).is_unnamed = true;
             let has_to_go = leaving.has_to_go() && locks.of(id).opens == 0;
             Ok(if has_to_go { Left::Inode(Arc::clone(&child.inode)) } else { Left::Nothing })
@@ -137,6 +132,24 @@ impl Namespace {
             Left::Inode(inode) => self.orphans.remove_unnamed(&inode),
             // It goes by rules of its own, and by locks that come before those held here.
             Left::Subvolume(below) => self.subvolumes.delete_subvolume_if_empty(below),
+        }
+    }
+
+    /// Takes a name out of its directory. An inode with many items, for which there is no room to go at once, is marked, and goes in
+    /// pieces.
+    fn part_with<'i>(&self, place: Place<'_>, mut leaving: Leaving<'i>) -> Result<Leaving<'i>, FsError> {
+        loop {
+            let items = leaving.items() + 1;
+            let done = self.core.change(Core::removal(place.tree, items), |edit| {
+                edit.lose_name(place, &leaving)?;
+                edit.directory(place.tree, place.directory.number, -directory_bytes(place.name))
+            });
+            match done {
+                Err(error) if error.kind() == ErrorKind::NoSpace && items > RESCUE_ITEMS => {
+                    leaving.fate = Fate::Waits;
+                }
+                done => return done.map(|()| leaving),
+            }
         }
     }
 
@@ -233,10 +246,15 @@ impl Edit<'_> {
 
     /// Removes all items of an inode, and what they refer to.
     pub(crate) fn remove_inode(&self, tree: &Tree, number: ObjectId) -> Result<(), TreeError> {
-        let mut dropped = Vec::new();
         let first = Key::new(number, KeyType(0), 0);
         let last = Key::new(number, KeyType(u8::MAX), u64::MAX);
-        self.editor.remove_range(tree, &first, &last, |key, data| {
+        self.remove_inode_items(tree, &first, &last)
+    }
+
+    /// Removes items of an inode, the first and the last key included, and what they refer to.
+    pub(crate) fn remove_inode_items(&self, tree: &Tree, first: &Key, last: &Key) -> Result<(), TreeError> {
+        let mut dropped = Vec::new();
+        self.editor.remove_range(tree, first, last, |key, data| {
             dropped.extend(reference(tree.id(), key, data));
             Verdict::Remove
         })?;

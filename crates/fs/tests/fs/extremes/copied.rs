@@ -8,6 +8,8 @@ use brindle_fs::{AttributeChange, Filesystem, InodeId, NewTime, Timestamp, Xattr
 use brindle_ondisk::Profile;
 
 const FILES: usize = 2400;
+/// Attributes of a file that can't go at once in a full pool.
+const RICH_ATTRIBUTES: usize = 30;
 /// Number of successive refusals for lack of space after which a pool is full.
 const REFUSALS: usize = 10;
 
@@ -80,6 +82,32 @@ fn delete_open_file(fs: &Filesystem) {
     fs.sync().expect("a full pool can be committed");
 }
 
+/// Makes files of which the attributes take many leaves, in a subvolume of which there is no snapshot.
+fn make_rich(fs: &Filesystem, nodesize: u32) {
+    let top = InodeId::root_of(fs.create_subvolume(fs.root(), b"rich", &NEW_SUBVOLUME).expect("room"));
+    let filler = vec![7; nodesize as usize / 3];
+    for number in 0..2 {
+        let made = fs.create(top, &name(number), &file()).expect("room");
+        for attribute in 0..RICH_ATTRIBUTES {
+            let attribute = format!("user.{attribute}");
+            fs.set_xattr(made.id, attribute.as_bytes(), &filler, XattrMode::Any).expect("room");
+        }
+    }
+}
+
+/// Deletes one of these files, which may be open until it has no name any more.
+fn delete_rich_file(fs: &Filesystem, number: usize, is_open: bool) {
+    let top = fs.lookup(fs.root(), b"rich").expect("read").expect("there").inode;
+    let id = fs.lookup(top, &name(number)).expect("read").expect("there").inode;
+    let held = is_open.then(|| fs.acquire(id).expect("there"));
+    fs.unlink(top, &name(number)).expect("what frees space is always possible");
+    if let Some(held) = held {
+        assert_eq!(fs.attributes(id).expect("it is open").nlink, 0);
+        fs.release(held).expect("what frees space is always possible");
+    }
+    fs.attributes(id).expect_err("it is gone");
+}
+
 /// Deletes everything.
 fn empty(fs: &Filesystem) {
     for top in fs.read_directory(fs.root(), 0, usize::MAX).expect("read") {
@@ -97,6 +125,7 @@ fn copy_and_empty(layout: &Layout, reopens: bool) {
     let mut fs = pool.open().expect("opens");
     let id = fs.create_subvolume(fs.root(), b"origin", &NEW_SUBVOLUME).expect("room");
     make(&fs, InodeId::root_of(id), layout.nodesize);
+    make_rich(&fs, layout.nodesize);
     fs.snapshot(id, fs.root(), b"snapshot", true).expect("room");
     fill(&fs, layout.nodesize);
     fs.sync().expect("a full pool can be committed");
@@ -108,6 +137,10 @@ fn copy_and_empty(layout: &Layout, reopens: bool) {
         drop(fs);
         pool.check().unwrap_or_else(|findings| panic!("{layout:?}, full: {findings}"));
         fs = pool.open().expect("opens");
+        delete_until_refused(&fs, InodeId::root_of(id));
+    }
+    for (number, is_open) in [(0, true), (1, false)] {
+        delete_rich_file(&fs, number, is_open);
         delete_until_refused(&fs, InodeId::root_of(id));
     }
     delete_open_file(&fs);
