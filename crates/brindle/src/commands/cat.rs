@@ -16,7 +16,8 @@ EXAMPLES
     brindle cat a.img b.img --path etc/fstab
 
   From a snapshot, with one device lost:
-    brindle cat -o degraded --subvol snapshots/monday /dev/sdb -p home/me/thesis.tex > thesis.tex
+    brindle cat -o degraded --subvol snapshots/monday /dev/sdb \\
+        -p home/me/thesis.tex > thesis.tex
 
 EXIT STATUS
   0  success

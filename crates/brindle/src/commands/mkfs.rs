@@ -33,15 +33,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 const EXAMPLES: &str = "\
 DEVICES
-  The class of a device is fast (flash) or bulk (spindles), as in /dev/nvme0n1:fast; without such a word a
-  device is fast if the host says that it does not rotate. Fast devices get the lowest devids; metadata goes
-  to them if they are enough for its profile, data to the others. Classes that were given are stored in the
-  pool, where stock kernels ignore them (METADATA_PREFERRED in the type of the device). With --small-files,
-  data of small files lies on the fast devices as well; this is what `brindle property set MOUNTPOINT
-  small_files` sets later.
-  More than two classes are listed by --fast and --bulk, and given to devices by name: /dev/sdc:smr. Then
-  metadata goes to the fastest class, and files that --rootdir finds marked to theirs; this is what `brindle
-  tier class set` sets later.
+  The class of a device is fast (flash) or bulk (spindles), as in
+  /dev/nvme0n1:fast; without such a word a device is fast if the host says that
+  it does not rotate. Fast devices get the lowest devids; metadata goes to them
+  if they are enough for its profile, data to the others. Classes that were
+  given are stored in the pool, where stock kernels ignore them
+  (METADATA_PREFERRED in the type of the device). With --small-files, data of
+  small files lies on the fast devices as well; this is what `brindle property
+  set MOUNTPOINT small_files` sets later. More than two classes are listed by
+  --fast and --bulk, and given to devices by name: /dev/sdc:smr. Then metadata
+  goes to the fastest class, and files that --rootdir finds marked to theirs;
+  this is what `brindle tier class set` sets later.
 
 PROFILES
   single, dup, raid0, raid1, raid1c3, raid1c4, raid10, raid5, raid6
@@ -51,13 +53,17 @@ EXAMPLES
     brindle mkfs --size 10G pool.img
 
   Metadata on two SSDs, data on two hard disks, each mirrored:
-    brindle mkfs -m raid1 -d raid1 /dev/sda:fast /dev/sdb:fast /dev/sdc:bulk /dev/sdd:bulk
+    brindle mkfs -m raid1 -d raid1 /dev/sda:fast /dev/sdb:fast /dev/sdc:bulk \\
+        /dev/sdd:bulk
 
-  The same, filled with a directory, with its files up to 64 KiB on the SSDs, too:
-    brindle mkfs --rootdir tree --small-files 64K /dev/sda:fast /dev/sdb:fast /dev/sdc:bulk /dev/sdd:bulk
+  The same, filled with a directory, with its files up to 64 KiB on the SSDs,
+  too:
+    brindle mkfs --rootdir tree --small-files 64K /dev/sda:fast /dev/sdb:fast \\
+        /dev/sdc:bulk /dev/sdd:bulk
 
   Four classes of devices:
-    brindle mkfs --fast nvme,ssd --bulk disk,smr /dev/nvme0n1:nvme /dev/sda:ssd /dev/sdb:disk /dev/sdc:smr
+    brindle mkfs --fast nvme,ssd --bulk disk,smr /dev/nvme0n1:nvme \\
+        /dev/sda:ssd /dev/sdb:disk /dev/sdc:smr
 
   An image of a directory, as small as can be, with a subvolume:
     brindle mkfs --rootdir tree --subvol home --compress zstd --shrink pool.img
@@ -66,18 +72,21 @@ EXAMPLES
     brindle mkfs -O ^block-group-tree /dev/sdb
 
   The same bytes each time:
-    SOURCE_DATE_EPOCH=0 brindle mkfs -U 5e7fb3a1-64ab-4f0c-9b5e-5d1e2b0c3a4f --size 1G pool.img
+    SOURCE_DATE_EPOCH=0 brindle mkfs -U 5e7fb3a1-64ab-4f0c-9b5e-5d1e2b0c3a4f \\
+        --size 1G pool.img
 
 EXIT STATUS
   0  the pool is made
-  1  it is not; unless a device failed, nothing was written. With --rootdir, the devices hold no filesystem
-     when it stops half way, for whatever reason
+  1  it is not; unless a device failed, nothing was written. With --rootdir, the
+     devices hold no filesystem when it stops half way, for whatever reason
   2  wrong usage
-  129, 130, 143  --rootdir was stopped by SIGHUP, SIGINT or SIGTERM: the devices hold no filesystem
+  129, 130, 143  --rootdir was stopped by SIGHUP, SIGINT or SIGTERM: the devices
+                 hold no filesystem
 
 ENVIRONMENT
-  SOURCE_DATE_EPOCH  seconds since 1970, to be taken for now; with -U, all other UUIDs then follow from
-                     the pool's, and the same command gives the same bytes";
+  SOURCE_DATE_EPOCH  seconds since 1970, to be taken for now; with -U, all other
+                     UUIDs then follow from the pool's, and the same command
+                     gives the same bytes";
 
 /// Make a pool, on block devices or image files
 ///

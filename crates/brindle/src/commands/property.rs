@@ -33,8 +33,10 @@ EXAMPLES
     brindle property set /mnt/mail small_files 1M
     brindle property get /mnt allocation_hint
     brindle property set --devid 2 /mnt allocation_hint METADATA_ONLY
-    brindle property set -o device=/dev/sdc /dev/sdb allocation_hint METADATA_PREFERRED
-    brindle property set --devid 2 -o degraded /dev/sdb allocation_hint NO_NEW_CHUNKS
+    brindle property set -o device=/dev/sdc /dev/sdb allocation_hint \\
+        METADATA_PREFERRED
+    brindle property set --devid 2 -o degraded /dev/sdb allocation_hint \\
+        NO_NEW_CHUNKS
     brindle property set /mnt read_policy round-robin:1M
     brindle property get /mnt read_policy
     brindle property get /mnt mount_options

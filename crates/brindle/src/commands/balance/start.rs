@@ -16,17 +16,21 @@ use std::process::{Command, ExitCode, Stdio};
 
 const EXAMPLES: &str = "\
 FILTERS
-  Behind -d, -m or -s, separated by commas; a block group is meant if all of them say so:
+  Behind -d, -m or -s, separated by commas; a block group is meant if all of
+  them say so:
     usage=PERCENT, usage=FROM..TO   its use is below PERCENT, or in this range
     devid=ID                        a piece of it lies on this device
     drange=START..END               and in this range of bytes of it
-    vrange=START..END               it shares something with this range of logical addresses
-    limit=NUMBER, limit=FROM..TO    at most TO of them; none if there are fewer than FROM
+    vrange=START..END               it shares something with this range of
+                                    logical addresses
+    limit=NUMBER, limit=FROM..TO    at most TO of them; none if there are fewer
+                                    than FROM
     stripes=FROM..TO                its number of stripes is in this range
     profiles=PROFILE|PROFILE        it has one of these profiles
     convert=PROFILE                 it is to have this profile
     soft                            not if it has that profile already
-    misplaced                       it lies on devices of the wrong class (see `brindle tier status`)
+    misplaced                       it lies on devices of the wrong class (see
+                                    `brindle tier status`)
 
 EXAMPLES
   Give back block groups that are hardly used:

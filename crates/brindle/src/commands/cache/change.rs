@@ -12,32 +12,37 @@ use std::process::ExitCode;
 
 const MANUAL: &str = "\
 SETTINGS
-  skip_seq_thresh_kb    KiB from which on a stream goes around the cache; 0: never (default)
+  skip_seq_thresh_kb    KiB from which on a stream goes around the cache; 0:
+                        never (default)
   skip_seq_read_kb, skip_seq_write_kb
                         the same of reads, and of writes
   dirty_thresh_pct      percent of a set that may be dirty, 10 to 95 (20)
   dirty_thresh_total_pct
                         percent of all blocks that may be dirty, 1 to 100 (100)
-  fallow_delay          seconds after which a dirty block that is not written any more is cleaned;
-                        0: never (900)
-  fallow_clean_speed    blocks of each set that are cleaned so in a second, 1 to 100; 0: as many as the
-                        disk takes (default)
-  max_clean_ios_total   runs of 1 MiB that one round of cleaning writes, 1 to 128 (4)
+  fallow_delay          seconds after which a dirty block that is not written
+                        any more is cleaned; 0: never (900)
+  fallow_clean_speed    blocks of each set that are cleaned so in a second, 1 to
+                        100; 0: as many as the disk takes (default)
+  max_clean_ios_total   runs of 1 MiB that one round of cleaning writes, 1 to
+                        128 (4)
   max_clean_ios_set     the same of one set, 1 to 128 (2)
-  reclaim_policy        block that makes way: 0 or fifo, 1 or lru, 2 or s3fifo (default)
+  reclaim_policy        block that makes way: 0 or fifo, 1 or lru, 2 or s3fifo
+                        (default)
   cache_all             0: no further blocks are taken in (1)
   fast_remove           1: the cache is closed with its dirty blocks (0)
   io_latency_hist       0: times of requests are not counted (1)
-  wear_bytes_per_day    bytes a day that may be written to the SSD; 0: no limit (default). An hour's worth
-                        can be saved up. It is kept on the SSD, and holds for later loads too. A block
-                        beyond it goes to the disk, and leaves the cache; only the two blocks in the
-                        place of the mark, and the cache's own data, may make a debt
+  wear_bytes_per_day    bytes a day that may be written to the SSD; 0: no limit
+                        (default). An hour's worth can be saved up. It is kept
+                        on the SSD, and holds for later loads too. A block
+                        beyond it goes to the disk, and leaves the cache; only
+                        the two blocks in the place of the mark, and the cache's
+                        own data, may make a debt
   do_sync=1             writes all dirty blocks to the disk, now
   stop_sync=1           ends a do_sync that is under way
   zero_stats=1          sets all counters to 0
 
-  Other settings of flashcache are taken with values that change nothing, and refused else, with the
-  reason. docs/user/cache.md has the table.
+  Other settings of flashcache are taken with values that change nothing, and
+  refused else, with the reason. docs/user/cache.md has the table.
 
 EXAMPLES
     brindle cache set skip_seq_thresh_kb=32 /run/fsdc
@@ -46,7 +51,8 @@ EXAMPLES
 
 EXIT STATUS
   0  success
-  1  no cache is served there; or dirty blocks stay on the SSD after do_sync=1, which is said
+  1  no cache is served there; or dirty blocks stay on the SSD after do_sync=1,
+     which is said
   2  wrong usage: no such setting, or a value that it can't have";
 
 /// Change a setting of a cache in use

@@ -18,18 +18,20 @@ use std::sync::Arc;
 
 const MANUAL: &str = "\
 SIZES
-  As of flashcache: a number of sectors of 512 bytes, or a number with the suffix k, M, G or T. A block
-  has 512 bytes to 1 MiB, a set has up to 32768 blocks; both are powers of two.
+  As of flashcache: a number of sectors of 512 bytes, or a number with the
+  suffix k, M, G or T. A block has 512 bytes to 1 MiB, a set has up to 32768
+  blocks; both are powers of two.
 
 MEMORY
-  A block of the cache takes 49 bytes of memory while it is in use: 12 MiB for each GiB of SSD with
-  blocks of 4 KiB. A cache that needs more than a quarter of the machine's memory is refused unless
-  forced.
+  A block of the cache takes 49 bytes of memory while it is in use: 12 MiB for
+  each GiB of SSD with blocks of 4 KiB. A cache that needs more than a quarter
+  of the machine's memory is refused unless forced.
 
 TWO SSDS
-  With --mirror both SSDs have each cached block. One may fail, at any time: no block is lost, and the
-  cache goes on. The smaller one tells the size. Only for -p back: in the other modes the disk has
-  everything. `brindle cache mirror` adds a second SSD later, and replaces a lost one.
+  With --mirror both SSDs have each cached block. One may fail, at any time: no
+  block is lost, and the cache goes on. The smaller one tells the size. Only for
+  -p back: in the other modes the disk has everything. `brindle cache mirror`
+  adds a second SSD later, and replaces a lost one.
 
 EXAMPLES
     brindle cache create -p back fsdc /dev/sda2 /dev/sdc
@@ -38,7 +40,8 @@ EXAMPLES
 
 EXIT STATUS
   0  the cache is there
-  1  it could not be made, the SSD holds a cache or a filesystem already, or the disk has another cache
+  1  it could not be made, the SSD holds a cache or a filesystem already, or the
+     disk has another cache
   2  wrong usage";
 
 /// Make a cache on an SSD for a disk

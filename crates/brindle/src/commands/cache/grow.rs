@@ -11,8 +11,8 @@ use std::process::ExitCode;
 
 const MANUAL: &str = "\
 THE SSD
-  stays as large as it was when the cache was made. For a larger one, stop the cache, after which the disk
-  has everything, and destroy and create it.
+  stays as large as it was when the cache was made. For a larger one, stop the
+  cache, after which the disk has everything, and destroy and create it.
 
 EXAMPLES
     lvextend -L +1T /dev/vg/slow

@@ -15,28 +15,33 @@ use std::sync::Arc;
 
 const MANUAL: &str = "\
 THE DIRECTORY
-  shows four files: disk, the cached disk; status, settings and counters as text; control, which takes
-  what `brindle cache set` writes; and activity, which is empty but for modelled disks. All are for the
-  user that loaded the cache.
+  shows four files: disk, the cached disk; status, settings and counters as
+  text; control, which takes what `brindle cache set` writes; and activity,
+  which is empty but for modelled disks. All are for the user that loaded the
+  cache.
 
 AFTER A CRASH
-  Everything that was flushed is there. Clean blocks are cached anew, as the disk may have newer ones.
+  Everything that was flushed is there. Clean blocks are cached anew, as the
+  disk may have newer ones.
 
 AFTER A CLEAN END
-  The disk may have been used alone: the first read of a cached block comes from the disk and is
-  compared, the SSD answers the next ones. With fast_remove=1 set before the end, at once.
+  The disk may have been used alone: the first read of a cached block comes from
+  the disk and is compared, the SSD answers the next ones. With fast_remove=1
+  set before the end, at once.
 
 REFUSED
-  A disk of another size; damage of the cache's own data; dirty blocks for a disk that was written
-  without the cache, as far as samples of it tell; an SSD whose mirror may have newer blocks. With --force the damaged parts, or the dirty
-  blocks, are left out: what was written last is lost.
+  A disk of another size; damage of the cache's own data; dirty blocks for a
+  disk that was written without the cache, as far as samples of it tell; an SSD
+  whose mirror may have newer blocks. With --force the damaged parts, or the
+  dirty blocks, are left out: what was written last is lost.
 
 TWO SSDS
-  Give both, the second one with --mirror. One that was away is brought up to date first: its dirty
-  blocks are copied, clean ones are cached anew. One that is lost is left out, with a message; the
-  cache goes on with the other one if the mark on the disk tells that it is the newest. A single SSD of
-  two that was given without the other is the only one from then on, until both are given again. Two that
-  were each used alone are refused together.
+  Give both, the second one with --mirror. One that was away is brought up to
+  date first: its dirty blocks are copied, clean ones are cached anew. One that
+  is lost is left out, with a message; the cache goes on with the other one if
+  the mark on the disk tells that it is the newest. A single SSD of two that was
+  given without the other is the only one from then on, until both are given
+  again. Two that were each used alone are refused together.
 
 EXAMPLES
     brindle cache load --attach /dev/sda2 /dev/sdc /run/fsdc
@@ -46,7 +51,8 @@ EXAMPLES
 
 AS FLASHCACHE
   With SSD alone, or SSD and NAME, the SSD tells its disk, and the directory is
-  /run/brindle/cache/NAME, for users other than root in XDG_RUNTIME_DIR. NAME must be that of the cache.
+  /run/brindle/cache/NAME, for users other than root in XDG_RUNTIME_DIR. NAME
+  must be that of the cache.
 
 EXIT STATUS
   0  the cache is served; with --foreground: it was, and has ended

@@ -27,7 +27,8 @@ EXAMPLES
     brindle device add new.img -o degraded --pool disk2.img
     brindle device remove missing -o degraded --pool disk2.img new.img
 
-  In place of another device see `brindle device replace`, for one that was away `brindle device rejoin`.
+  In place of another device see `brindle device replace`, for one that was away
+  `brindle device rejoin`.
 
 EXIT STATUS
   0  success

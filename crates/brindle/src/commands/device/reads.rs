@@ -16,7 +16,8 @@ use std::process::ExitCode;
 const EXAMPLES: &str = "\
 EXAMPLES
     brindle device reads /mnt
-    brindle property set /mnt read_statistics 1 && brindle device reads --json /mnt
+    brindle property set /mnt read_statistics 1
+    brindle device reads --json /mnt
 
 EXIT STATUS
   0  success

@@ -25,45 +25,54 @@ use tls::TlsOptions;
 
 const MANUAL: &str = "\
 THE SERVER
-  Prints the URI of the export when clients can connect, and serves until Ctrl-C or SIGTERM: requests
-  under way are answered then, and the device is flushed. A second signal ends it at once.
+  Prints the URI of the export when clients can connect, and serves until Ctrl-C
+  or SIGTERM: requests under way are answered then, and the device is flushed. A
+  second signal ends it at once.
 
-  A write that was answered is durable after a flush on any connection, or by FUA. Requests for zeros
-  become holes where the device can make them; a request for fast zeros is refused where it can't.
-  Holes of an image file are told (base:allocation).
+  A write that was answered is durable after a flush on any connection, or by
+  FUA. Requests for zeros become holes where the device can make them; a request
+  for fast zeros is refused where it can't. Holes of an image file are told
+  (base:allocation).
 
-  At most 32 clients are served at once. Of a unix socket they must belong to the user of the server.
-  A port is one of the loopback address: every user of this machine can connect. Other machines come
-  through a tunnel, such as `ssh -L`, or a forwarder, with TLS.
+  At most 32 clients are served at once. Of a unix socket they must belong to
+  the user of the server. A port is one of the loopback address: every user of
+  this machine can connect. Other machines come through a tunnel, such as `ssh
+  -L`, or a forwarder, with TLS.
 
 TLS
-  --tls-certificates names a directory with server-cert.pem and server-key.pem, as nbdkit and qemu have
-  it; keys have no password. A client that does not turn to TLS is then told that it must, and nothing
-  else; --tls=on serves it all the same, in the clear. With --tls-verify-peer a client needs a
-  certificate of the authority in ca-cert.pem that is not revoked by ca-crl.pem, if that is there; the
-  port of such a server is for holders of certificates alone. TLS 1.2 and 1.3; keys that both sides
-  share (PSK) are not supported. The files are read when the server starts.
+  --tls-certificates names a directory with server-cert.pem and server-key.pem,
+  as nbdkit and qemu have it; keys have no password. A client that does not turn
+  to TLS is then told that it must, and nothing else; --tls=on serves it all the
+  same, in the clear. With --tls-verify-peer a client needs a certificate of the
+  authority in ca-cert.pem that is not revoked by ca-crl.pem, if that is there;
+  the port of such a server is for holders of certificates alone. TLS 1.2 and
+  1.3; keys that both sides share (PSK) are not supported. The files are read
+  when the server starts.
 
 A FILE
-  With --mount, the device is the file `disk` in a directory, for the user that shows it; with --attach a loop
-  device is on it (root), whose path is printed: any device is one of the kernel then, with its flushes,
-  discards and errors. `brindle cache stat` and `brindle cache set` take the directory of a cache.
+  With --mount, the device is the file `disk` in a directory, for the user that
+  shows it; with --attach a loop device is on it (root), whose path is printed:
+  any device is one of the kernel then, with its flushes, discards and errors.
+  `brindle cache stat` and `brindle cache set` take the directory of a cache.
   The command serves it until it is unmounted, Ctrl-C or SIGTERM.
 
 SIZE
-  A device that has grown is told at its new size to clients that connect from then on; a file of --mount
-  gets it with `brindle cache grow DIR`.
+  A device that has grown is told at its new size to clients that connect from
+  then on; a file of --mount gets it with `brindle cache grow DIR`.
 
-  With --path, a file of a pool is shown, read-only, as it is when the server starts; the pool must not
-  be written meanwhile. A subvolume is chosen by --subvol.
+  With --path, a file of a pool is shown, read-only, as it is when the server
+  starts; the pool must not be written meanwhile. A subvolume is chosen by
+  --subvol.
 
 EXAMPLES
     brindle export --socket /run/disk.sock disk.img
     brindle export --port 10809 --read-only /dev/sdb
-    brindle export --port 10809 --tls-certificates /etc/pki/disks --tls-verify-peer /dev/sdb
+    brindle export --port 10809 --tls-certificates /etc/pki/disks \\
+        --tls-verify-peer /dev/sdb
     brindle export --socket /run/cached.sock cache:/dev/sda2:/dev/sdc
     brindle export --mount /run/remote --attach nbd://store.example/disk
-    brindle export --socket /run/vm.sock --subvol snapshots/monday --path vm/disk.img a.img b.img
+    brindle export --socket /run/vm.sock --subvol snapshots/monday \\
+        --path vm/disk.img a.img b.img
 
   In another terminal:
     nbdinfo 'nbd+unix:///?socket=/run/disk.sock'
@@ -73,8 +82,8 @@ EXAMPLES
 
 EXIT STATUS
   0  ended by a signal, everything durable
-  1  the device, the socket or the port can't be had, or the last flush failed; or dirty blocks of a cache
-     did not get to its disk, which is said
+  1  the device, the socket or the port can't be had, or the last flush failed;
+     or dirty blocks of a cache did not get to its disk, which is said
   2  wrong usage";
 
 const USAGE: &str = "brindle export <--socket PATH|--port N|--mount DIR> [OPTIONS] <DEVICE>...";

@@ -20,7 +20,8 @@ EXAMPLES
 
 EXIT STATUS
   0    success
-  1    failure; what was moved stays moved, the device has the size that it had, and the pool is whole
+  1    failure; what was moved stays moved, the device has the size that it had,
+       and the pool is whole
   2    wrong usage
   129, 130, 143  stopped by SIGHUP, SIGINT or SIGTERM; the same command goes on";
 

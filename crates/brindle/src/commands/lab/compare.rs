@@ -16,35 +16,46 @@ use std::time::Duration;
 
 const MANUAL: &str = "\
 PLANS
-  smoke  a moment: everything once, as small as can be, to see that all programs are there
-  quick  under five minutes on a quiet machine: package upgrade, untar and overwrites, two rounds
-  full   hours: all suites of `brindle lab run`, five rounds, on disks of the published sizes
+  smoke  a moment: everything once, as small as can be, to see that all programs
+         are there
+  quick  under five minutes on a quiet machine: package upgrade, untar and
+         overwrites, two rounds
+  full   hours: all suites of `brindle lab run`, five rounds, on disks of the
+         published sizes
 
-  --list shows the works and configurations of a plan. In a configuration's name, hdd and ssd are the disks that it
-  is on; on both, metadata is on the SSD: brindle by its placement, with its write-back off, sync or all, the
-  kernel's btrfs after `brindle tier apply`. On three disks, all is raid1c3. On cache, the SSD is a write-back flash cache of
-  the hard disk: a device of `brindle cache load`, for brindle a member `cache:SSD:DISK`.
+  --list shows the works and configurations of a plan. In a configuration's
+  name, hdd and ssd are the disks that it is on; on both, metadata is on the
+  SSD: brindle by its placement, with its write-back off, sync or all, the
+  kernel's btrfs after `brindle tier apply`. On three disks, all is raid1c3. On
+  cache, the SSD is a write-back flash cache of the hard disk: a device of
+  `brindle cache load`, for brindle a member `cache:SSD:DISK`.
 
 EACH STEP
-  Modelled disks are made, with loop devices; a filesystem is made and mounted; the work is done with dropped caches, on a
-  fresh mount before whatever it reads; the filesystem is unmounted, and examined by e2fsck, xfs_repair, btrfs check and
-  brindle check. If a check finds anything, the figures of the step are void. Configurations take turns, in rounds.
+  Modelled disks are made, with loop devices; a filesystem is made and mounted;
+  the work is done with dropped caches, on a fresh mount before whatever it
+  reads; the filesystem is unmounted, and examined by e2fsck, xfs_repair, btrfs
+  check and brindle check. If a check finds anything, the figures of the step
+  are void. Configurations take turns, in rounds.
 
 RESULTS
-  JSON lines: the first tells plan, seed, models, kernel, version and commit, each other one a step with its
-  programs, its raw output and its checks. With a file that is there, the comparison goes on where it was interrupted, and
-  steps that failed are tried again. `brindle lab report` makes a page of it.
+  JSON lines: the first tells plan, seed, models, kernel, version and commit,
+  each other one a step with its programs, its raw output and its checks. With a
+  file that is there, the comparison goes on where it was interrupted, and steps
+  that failed are tried again. `brindle lab report` makes a page of it.
 
-  A first signal ends the comparison after its step, a second one at once; mounts and disks may be left then.
+  A first signal ends the comparison after its step, a second one at once;
+  mounts and disks may be left then.
 
 EXAMPLES
     brindle lab compare --plan quick results.jsonl
-    brindle lab compare --plan full --work upgrade --work untar --rounds 3 --hdd old-hdd old.jsonl
+    brindle lab compare --plan full --work upgrade --work untar --rounds 3 \\
+        --hdd old-hdd old.jsonl
     brindle lab compare --plan full --list
 
 EXIT STATUS
   0  all steps are done, and no check found anything
-  1  a step failed, or a check found something; or the comparison could not begin
+  1  a step failed, or a check found something; or the comparison could not
+     begin
   2  wrong usage
   129, 130, 143  ended by SIGHUP, SIGINT or SIGTERM; the same command goes on";
 

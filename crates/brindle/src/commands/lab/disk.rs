@@ -16,39 +16,46 @@ use std::process::ExitCode;
 
 const MANUAL: &str = "\
 THE DISK
-  The directory shows three files: disk, the disk itself; status, its state as text; and control,
-  which takes the commands that cut, restore and stats --reset write. All of them are for the user
-  that made the disk. The directory shows no free space, and nothing can be made in it.
+  The directory shows three files: disk, the disk itself; status, its state as
+  text; and control, which takes the commands that cut, restore and stats
+  --reset write. All of them are for the user that made the disk. The directory
+  shows no free space, and nothing can be made in it.
 
-  The time of a request is that of the model; many are under way at once. The next operation of a
-  busy drive starts at the modelled end of the last one, so a machine that is busy otherwise delays
-  answers, and never adds up delays. `brindle lab stats` tells how late answers were: where more than
-  one in a thousand was over 1 ms late, measure again on a quieter machine.
+  The time of a request is that of the model; many are under way at once. The
+  next operation of a busy drive starts at the modelled end of the last one, so
+  a machine that is busy otherwise delays answers, and never adds up delays.
+  `brindle lab stats` tells how late answers were: where more than one in a
+  thousand was over 1 ms late, measure again on a quieter machine.
 
-  A disk that is smaller than its model's lies on its first bytes, the outer tracks of a hard disk.
+  A disk that is smaller than its model's lies on its first bytes, the outer
+  tracks of a hard disk.
 
 THE LOOP DEVICE
-  With --attach (root) a loop device is attached, whose name is printed: direct I/O, sectors of 512
-  bytes, rotational as the model is, mq-deadline, requests of 1 MiB, readahead of 128 KiB; a hard disk
-  takes no discards. Loop devices do not pass on FUA: such a write is a write and a flush, as Linux
-  sends it to SATA drives. They send a flush by their only worker, so reads that come
-  behind a flush wait for it, as on SATA; on a modelled NVMe drive that is wrong.
+  With --attach (root) a loop device is attached, whose name is printed: direct
+  I/O, sectors of 512 bytes, rotational as the model is, mq-deadline, requests
+  of 1 MiB, readahead of 128 KiB; a hard disk takes no discards. Loop devices do
+  not pass on FUA: such a write is a write and a flush, as Linux sends it to
+  SATA drives. They send a flush by their only worker, so reads that come behind
+  a flush wait for it, as on SATA; on a modelled NVMe drive that is wrong.
 
 MEMORY
-  Contents in memory take the room of what is written; zeros take none. With --file they are in a
-  sparse file, which keeps them for the next start. Neither may lie on a modelled disk.
+  Contents in memory take the room of what is written; zeros take none. With
+  --file they are in a sparse file, which keeps them for the next start. Neither
+  may lie on a modelled disk.
 
 ENDING
-  `brindle lab stop`, or SIGTERM to the process that serves it: the loop device is detached, and the
-  directory unmounted. While a filesystem on it is mounted, stop refuses to, and SIGTERM takes the disk
-  out of the directory tree and serves it until its last user has gone; a second signal ends it.
-  A server that is killed (SIGKILL) leaves errors for all requests, a dead mount, and
-  the loop device: unmount what lies on it, then `losetup -d` and umount.
+  `brindle lab stop`, or SIGTERM to the process that serves it: the loop device
+  is detached, and the directory unmounted. While a filesystem on it is mounted,
+  stop refuses to, and SIGTERM takes the disk out of the directory tree and
+  serves it until its last user has gone; a second signal ends it. A server that
+  is killed (SIGKILL) leaves errors for all requests, a dead mount, and the loop
+  device: unmount what lies on it, then `losetup -d` and umount.
 
 EXAMPLES
     brindle lab disk hdd /run/disk
     brindle lab disk --attach --size 200G ssd,flush=500 /run/ssd
-    brindle lab disk --attach --file /var/tmp/disk.img --size 20G hdd,rpm=5400,spindown=600 /run/disk
+    brindle lab disk --attach --file /var/tmp/disk.img --size 20G \\
+        hdd,rpm=5400,spindown=600 /run/disk
 
 EXIT STATUS
   0  the disk is there; with --foreground: it was, and has ended

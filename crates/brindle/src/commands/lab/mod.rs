@@ -16,7 +16,8 @@ use std::process::ExitCode;
 
 const MANUAL: &str = "\
 EXAMPLES
-  A hard disk that stops after 10 minutes without work, with a loop device; a filesystem on it:
+  A hard disk that stops after 10 minutes without work, with a loop device; a
+  filesystem on it:
     mkdir /run/disk
     device=$(brindle lab disk --attach hdd,spindown=600 /run/disk)
     mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0,nodiscard \"$device\"
@@ -33,7 +34,8 @@ EXAMPLES
     umount /mnt
     brindle lab stop /run/disk
 
-A figure that was measured on such a disk is that of a modelled drive, and is to be told with the line of its model.";
+A figure that was measured on such a disk is that of a modelled drive, and is to
+be told with the line of its model.";
 
 /// Use modelled disks: hard disks, SSDs and NVMe drives that exist in software alone
 ///

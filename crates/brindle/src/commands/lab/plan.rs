@@ -18,24 +18,33 @@ use std::time::Duration;
 
 const MANUAL: &str = "\
 ROLES OF THE SSD
-  none        there is none: the disks alone, on which the prediction can be compared with the record
-  metadata    it has the metadata of the filesystem, as `brindle tier apply` or placement give it
-  write-back  metadata, and all writes of data, which wait there and are moved to the disks later
-  cache-thru  copies of what was read or written last; each write also waits for the disk (`brindle cache create -p thru`)
-  cache-back  the same, but what is written goes to the disk when it makes way, or at the end (`-p back`)
+  none        there is none: the disks alone, on which the prediction can be
+              compared with the record
+  metadata    it has the metadata of the filesystem, as `brindle tier apply` or
+              placement give it
+  write-back  metadata, and all writes of data, which wait there and are moved
+              to the disks later
+  cache-thru  copies of what was read or written last; each write also waits for
+              the disk (`brindle cache create -p thru`)
+  cache-back  the same, but what is written goes to the disk when it makes way,
+              or at the end (`-p back`)
 
-  ELAPSED has the pauses of the program in it; WAITED is the sum of the latencies of all requests. NO ROOM are bytes that the
-  SSD could not take at its size; DESTAGE is the time in which the disks take what waits at the end.
+  ELAPSED has the pauses of the program in it; WAITED is the sum of the
+  latencies of all requests. NO ROOM are bytes that the SSD could not take at
+  its size; DESTAGE is the time in which the disks take what waits at the end.
 
 RECORDS
-  `brindle lab record` makes one of a mount of brindle. Of anything else, blktrace does:
+  `brindle lab record` makes one of a mount of brindle. Of anything else,
+  blktrace does:
     blktrace -d /dev/sda -w 600 -o - | blkparse -q -i - > sda.txt
-  It knows which requests are metadata where the filesystem tells the kernel, as btrfs, ext4 and XFS do.
+  It knows which requests are metadata where the filesystem tells the kernel, as
+  btrfs, ext4 and XFS do.
 
 EXAMPLES
     brindle lab plan --size 200G hour.trace
     brindle lab plan --disk hdd,rpm=5400 --ssd nvme --size 500G sda.txt
-    brindle lab plan --size 64G --files 2000 --mean-size 40K --syncs-per-second 20
+    brindle lab plan --size 64G --files 2000 --mean-size 40K \\
+        --syncs-per-second 20
 
 EXIT STATUS
   0  success

@@ -16,11 +16,14 @@ const CUT_MANUAL: &str = "\
 MODES
   lost       all writes that were not flushed are lost
   kept       none is lost
-  torn       they are there up to any of them, in their order; that one may be torn, at sectors of 512 bytes
-  reordered  each has its own fate: there, lost or torn; a later one may be there without an earlier one
+  torn       they are there up to any of them, in their order; that one may be
+             torn, at sectors of 512 bytes
+  reordered  each has its own fate: there, lost or torn; a later one may be
+             there without an earlier one
 
-  A write was flushed if a flush that was asked for after it has been answered. A drive holds no more than its write
-  cache (wcache of the model): of more than that, the oldest are durable. Discards are durable at once.
+  A write was flushed if a flush that was asked for after it has been answered.
+  A drive holds no more than its write cache (wcache of the model): of more than
+  that, the oldest are durable. Discards are durable at once.
 
 EXAMPLES
     brindle lab cut /run/disk

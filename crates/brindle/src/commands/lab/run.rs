@@ -17,57 +17,85 @@ use std::time::Duration;
 
 const MANUAL: &str = "\
 SUITES
-  fsync  each job makes --count files of 4 KiB: written, fsync, renamed, fsync of the directory
-  files  each job makes --count empty files, 10000 a directory, and removes them; with a sync after each
-  reads  a file of --size is written with an fsync; then each job reads all of it in order, in pieces of 64 KiB,
-         and --count blocks of 4 KiB anywhere
-  objects  each job puts --count objects of 512 KiB, as an object store that journals does: a record of the object in
-         a journal of 256 MiB that all jobs share, with fdatasync; then the object, 147 bytes at the end of a log
-         and 496 bytes of a state overwritten, without a sync; a sync of all every 5 s, and when the journal is full.
-         The latency is that of the journal
-  cases  the 73 published cases of small and large files, each --count requests or --seconds: files of 16 KiB, --size in
-         all, by blocks of 1 and 4 KiB; a file of --size by blocks of 4 and 32 KiB; read and written, at random and
-         in order, with an fsync each 100 requests, through the page cache (general) and past it (direct), by 1 and 8
-         threads; --count empty files made and removed. `1x4K` is one thread and blocks of 4 KiB. Writes are measured
-         up to a sync of all. With --reference, cases more than 20 % slower than there are poor
-  upgrade  --count packages are replaced as dpkg does: files written beside the old ones, synced (not with --no-sync, as
-         dpkg --force-unsafe-io), renamed over them; lists and the status of all packages written and synced.
-         The latency is that of a package
-  dpkg   --count packages are made and installed by dpkg, then replaced by their next version; or those of --packages, without
-         their scripts, twice. It has a root and a database of its own, and touches nothing of the host; with --no-sync it is
-         given --force-unsafe-io. Bytes are those of the archives. Needs dpkg
-  pgbench  a database of PostgreSQL of about --size, with checksums, is loaded; each of --jobs clients does --count transactions
-         that write, and --count that read; then sums, number of transactions and checksums must be right. The server listens
-         on no port, runs as postgres where the caller is root, and ends with the caller. Needs postgresql 14 or later
-  rados  Ceph with an OSD whose FileStore and journal are in the directory: --jobs clients write objects of 512 KiB for --seconds,
-         read them in order, and anywhere, with the OSD started anew before; what is read is compared. The monitor's data are
-         in a temporary directory of the host; both run as ceph where the caller is root. Needs ceph-mon, ceph-osd, ceph-common
-  untar  a tree of --count files, 512 bytes to 64 KiB, is written, and synced at the end
-  walk   each job asks for names and attributes of such a tree
-  mail   each job delivers --count mails (written, fsync, renamed, fsync of the directory), and reads, marks and
-         deletes others. The latency is that of a delivery
-  home   --seconds of a home server's time: a log that is synced, mails, documents, photos, reads, with the pauses
-         between them; so its latencies and the requests of the disks count, not its time
-  overwrites  a file of --size is written and read in order; --count blocks of 4 KiB anywhere are overwritten, with
-         fdatasync after 64; and it is read in order again
-  threads  each job writes 4 KiB to 1 MiB anywhere in a file of its own of --size, with an fsync after each write, up to
-         --count times or --seconds (the published job of 8 threads)
+  fsync       each job makes --count files of 4 KiB: written, fsync, renamed,
+              fsync of the directory
+  files       each job makes --count empty files, 10000 a directory, and removes
+              them; with a sync after each
+  reads       a file of --size is written with an fsync; then each job reads all
+              of it in order, in pieces of 64 KiB, and --count blocks of 4 KiB
+              anywhere
+  objects     each job puts --count objects of 512 KiB, as an object store that
+              journals does: a record of the object in a journal of 256 MiB that
+              all jobs share, with fdatasync; then the object, 147 bytes at the
+              end of a log and 496 bytes of a state overwritten, without a sync;
+              a sync of all every 5 s, and when the journal is full. The latency
+              is that of the journal
+  cases       the 73 published cases of small and large files, each --count
+              requests or --seconds: files of 16 KiB, --size in all, by blocks
+              of 1 and 4 KiB; a file of --size by blocks of 4 and 32 KiB; read
+              and written, at random and in order, with an fsync each 100
+              requests, through the page cache (general) and past it (direct),
+              by 1 and 8 threads; --count empty files made and removed. `1x4K`
+              is one thread and blocks of 4 KiB. Writes are measured up to a
+              sync of all. With --reference, cases more than 20 % slower than
+              there are poor
+  upgrade     --count packages are replaced as dpkg does: files written beside
+              the old ones, synced (not with --no-sync, as dpkg
+              --force-unsafe-io), renamed over them; lists and the status of all
+              packages written and synced. The latency is that of a package
+  dpkg        --count packages are made and installed by dpkg, then replaced by
+              their next version; or those of --packages, without their scripts,
+              twice. It has a root and a database of its own, and touches
+              nothing of the host; with --no-sync it is given --force-unsafe-io.
+              Bytes are those of the archives. Needs dpkg
+  pgbench     a database of PostgreSQL of about --size, with checksums, is
+              loaded; each of --jobs clients does --count transactions that
+              write, and --count that read; then sums, number of transactions
+              and checksums must be right. The server listens on no port, runs
+              as postgres where the caller is root, and ends with the caller.
+              Needs postgresql 14 or later
+  rados       Ceph with an OSD whose FileStore and journal are in the directory:
+              --jobs clients write objects of 512 KiB for --seconds, read them
+              in order, and anywhere, with the OSD started anew before; what is
+              read is compared. The monitor's data are in a temporary directory
+              of the host; both run as ceph where the caller is root. Needs
+              ceph-mon, ceph-osd, ceph-common
+  untar       a tree of --count files, 512 bytes to 64 KiB, is written, and
+              synced at the end
+  walk        each job asks for names and attributes of such a tree
+  mail        each job delivers --count mails (written, fsync, renamed, fsync of
+              the directory), and reads, marks and deletes others. The latency
+              is that of a delivery
+  home        --seconds of a home server's time: a log that is synced, mails,
+              documents, photos, reads, with the pauses between them; so its
+              latencies and the requests of the disks count, not its time
+  overwrites  a file of --size is written and read in order; --count blocks of 4
+              KiB anywhere are overwritten, with fdatasync after 64; and it is
+              read in order again
+  threads     each job writes 4 KiB to 1 MiB anywhere in a file of its own of
+              --size, with an fsync after each write, up to --count times or
+              --seconds (the published job of 8 threads)
 
-  Jobs, sizes and times are those of the suite unless told otherwise: 1000 operations by 1 job on 1G; cases 128M and 10 s;
-  upgrade and dpkg 200 packages; pgbench 8 jobs, 256M; rados 16 jobs, 20 s; untar and walk 20000 files; home 60 s; overwrites 10000 blocks; threads 8
-  jobs, 128M, 200 s.
+  Jobs, sizes and times are those of the suite unless told otherwise: 1000
+  operations by 1 job on 1G; cases 128M and 10 s; upgrade and dpkg 200 packages;
+  pgbench 8 jobs, 256M; rados 16 jobs, 20 s; untar and walk 20000 files; home
+  60 s; overwrites 10000 blocks; threads 8 jobs, 128M, 200 s.
 
-  The run works in DIRECTORY/brindle-lab-run, which it makes and removes. Before reads, the pages of the file
-  are dropped; a filesystem in userspace may have caches of its own, and --drop-caches drops all that the kernel has.
-  Metadata is read cold by `brindle lab compare` alone, which mounts the filesystem anew in between.
-  Compare filesystems by the same disks, options and seed, several times in turn, and tell the model lines.
+  The run works in DIRECTORY/brindle-lab-run, which it makes and removes. Before
+  reads, the pages of the file are dropped; a filesystem in userspace may have
+  caches of its own, and --drop-caches drops all that the kernel has. Metadata
+  is read cold by `brindle lab compare` alone, which mounts the filesystem anew
+  in between. Compare filesystems by the same disks, options and seed, several
+  times in turn, and tell the model lines.
 
 EXAMPLES
     brindle lab run fsync --disk /run/ssd --disk /run/disk /mnt
     brindle lab run files --count 100000 --json --disk /run/disk /mnt
-    brindle lab run objects --count 200 --jobs 4 --journal /ssd --disk /run/disk /mnt
+    brindle lab run objects --count 200 --jobs 4 --journal /ssd \\
+        --disk /run/disk /mnt
     brindle lab run reads --jobs 8 --size 4G --drop-caches --disk /run/disk /mnt
-    brindle lab run dpkg --packages /var/cache/apt/archives --disk /run/disk /mnt
+    brindle lab run dpkg --packages /var/cache/apt/archives --disk /run/disk \\
+        /mnt
     brindle lab run cases --seconds 2 --json /ext4 > reference.json
     brindle lab run cases --seconds 2 --reference reference.json /mnt
 

@@ -36,40 +36,47 @@ use std::process::ExitCode;
 
 const MANUAL: &str = "\
 WHAT IS DURABLE
-  What fsync(2), fdatasync(2) or msync(2) returned for, and with notreelog everything else; what was
-  written by a descriptor with O_SYNC or O_DSYNC, or by pwritev2(2) with RWF_SYNC or RWF_DSYNC; what
-  was written before a commit; all of it once `brindle umount` returns. docs/user/semantics.md has a
-  table of it. A name that a file was given after it was closed, in place of another file, has the
-  old contents or the new ones after a crash, whole.
+  What fsync(2), fdatasync(2) or msync(2) returned for, and with notreelog
+  everything else; what was written by a descriptor with O_SYNC or O_DSYNC, or
+  by pwritev2(2) with RWF_SYNC or RWF_DSYNC; what was written before a commit;
+  all of it once `brindle umount` returns. docs/user/semantics.md has a table of
+  it. A name that a file was given after it was closed, in place of another
+  file, has the old contents or the new ones after a crash, whole.
 
-  A mount of root that is written is made on a block device (-o blkdev, type fuseblk.brindle): what
-  was written before sync(1) or syncfs(2) is durable when these return, and umount(8) returns after
-  the last commit. To other mounts sync(1) and syncfs(2) are not passed on: what they cover is durable
-  with the next commit, after commit= seconds, or at once by `brindle filesystem sync`; and umount(8)
-  returns before the last commit is on the devices, unless umount.fuse.brindle is installed. Wait for
-  the serving process to end before the devices are used otherwise; the installed helpers do.
+  A mount of root that is written is made on a block device (-o blkdev, type
+  fuseblk.brindle): what was written before sync(1) or syncfs(2) is durable when
+  these return, and umount(8) returns after the last commit. To other mounts
+  sync(1) and syncfs(2) are not passed on: what they cover is durable with the
+  next commit, after commit= seconds, or at once by `brindle filesystem sync`;
+  and umount(8) returns before the last commit is on the devices, unless
+  umount.fuse.brindle is installed. Wait for the serving process to end before
+  the devices are used otherwise; the installed helpers do.
 
-  A pool that root has mounted on a block device can be mounted again, also another subvolume of it,
-  by any of its devices: at other places, with other options of the mount itself (ro, nodev, nosuid,
-  noexec). All other options are those of the first mount. The command returns at once then,
-  also with --foreground, and the process of the first mount serves all of them.
+  A pool that root has mounted on a block device can be mounted again, also
+  another subvolume of it, by any of its devices: at other places, with other
+  options of the mount itself (ro, nodev, nosuid, noexec). All other options are
+  those of the first mount. The command returns at once then, also with
+  --foreground, and the process of the first mount serves all of them.
 
-  When a write fails, of contents or of a commit, in more copies than the profile can spare, the
-  mount becomes read-only: fsync(2) tells of the error, the reason is logged and shown by `brindle
-  filesystem usage`, and the devices hold the last commit.
+  When a write fails, of contents or of a commit, in more copies than the
+  profile can spare, the mount becomes read-only: fsync(2) tells of the error,
+  the reason is logged and shown by `brindle filesystem usage`, and the devices
+  hold the last commit.
 
 THE LOG
-  In the foreground, standard error. A mount in the background logs to the journal; where there is
-  none to syslog (/dev/log), and where there is neither, as root, to the log of the kernel
-  (/dev/kmsg). An ordinary user on a machine without journal and syslog has the counters of `brindle
-  device stats`, or --foreground. The identifier is brindle, and each line begins with the mount
-  point: `journalctl -t brindle`. What is logged again is counted, and told again after a minute,
-  ten minutes and then once an hour, and in the end.
+  In the foreground, standard error. A mount in the background logs to the
+  journal; where there is none to syslog (/dev/log), and where there is neither,
+  as root, to the log of the kernel (/dev/kmsg). An ordinary user on a machine
+  without journal and syslog has the counters of `brindle device stats`, or
+  --foreground. The identifier is brindle, and each line begins with the mount
+  point: `journalctl -t brindle`. What is logged again is counted, and told
+  again after a minute, ten minutes and then once an hour, and in the end.
 
 ENVIRONMENT
-  BRINDLE_LOG         what is logged, such as `info` or `brindle_volume=debug`; warnings and errors unless told
-                      otherwise
-  BRINDLE_LOG_SOCKET  the journal's socket; /run/systemd/journal/socket unless told otherwise
+  BRINDLE_LOG         what is logged, such as `info` or `brindle_volume=debug`;
+                      warnings and errors unless told otherwise
+  BRINDLE_LOG_SOCKET  the journal's socket; /run/systemd/journal/socket unless
+                      told otherwise
 
 EXAMPLES
   A pool of two devices:
@@ -78,27 +85,31 @@ EXAMPLES
   A subvolume of a pool that lost a disk; the disks that are left are found:
     brindle mount -o degraded,subvol=home /dev/sdb /mnt
 
-  One disk alone, though others of the pool are attached, which miss what is written:
+  One disk alone, though others of the pool are attached, which miss what is
+  written:
     brindle mount -o degraded=named /dev/sdb /mnt
 
-  Two disks, each with the flash cache that `brindle cache create` has made for it; they are complete
-  without their SSDs when the mount has ended:
+  Two disks, each with the flash cache that `brindle cache create` has made for
+  it; they are complete without their SSDs when the mount has ended:
     brindle mount cache:/dev/sda2:/dev/sdc cache:/dev/sdb2:/dev/sdd /mnt
 
   As read-only, while it is in use:
     brindle mount -o remount,ro /mnt
 
-  Two subvolumes of it, by one process, which ends with the last of the mounts (root):
+  Two subvolumes of it, by one process, which ends with the last of the mounts
+  (root):
     brindle mount -o subvol=@ /dev/sdb /dev/sdc /mnt
     brindle mount -o subvol=@home /dev/sdb /mnt/home
 
-  A pool by its UUID, by its label, or by one of its block devices: the others are looked for among the block
-  devices, also with -o degraded. Image files are all named:
+  A pool by its UUID, by its label, or by one of its block devices: the others
+  are looked for among the block devices, also with -o degraded. Image files are
+  all named:
     brindle mount UUID=8a0c7f5e-2f4e-4a51-9d0b-0e6f2b7c1d3a /mnt
     brindle mount LABEL=home /mnt
 
-  By mount(8), and so by a line of /etc/fstab (`UUID=... /mnt fuse.brindle noatime,nofail`). It takes one
-  device; the others of the pool are looked for in the same way, other ones are named by device=:
+  By mount(8), and so by a line of /etc/fstab (`UUID=... /mnt fuse.brindle
+  noatime,nofail`). It takes one device; the others of the pool are looked for
+  in the same way, other ones are named by device=:
     mount -t fuse.brindle -o noatime /dev/sdb /mnt
     mount -t fuse.brindle -o device=b.img a.img /mnt
 

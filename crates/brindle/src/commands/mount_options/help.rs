@@ -6,7 +6,7 @@ use super::without_effect::{OF_BTRFS, VALUED};
 /// The column at which texts begin.
 const TEXT_COLUMN: usize = 23;
 /// The greatest length of a line: clap breaks longer ones, without indenting them.
-const LINE_MAX: usize = 100;
+const LINE_MAX: usize = 80;
 /// The lines of the manual for all mount options.
 pub(crate) fn manual() -> String {
     let mut text = String::from("MOUNT OPTIONS\n");

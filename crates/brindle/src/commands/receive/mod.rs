@@ -30,20 +30,24 @@ const READ_BYTES: usize = 1 << 20;
 const EXAMPLES: &str = "\
 EXAMPLES
   A snapshot of another machine, into a mount of brindle:
-    ssh server sudo btrfs send /mnt/home.monday | sudo brindle receive /mnt/backups
+    ssh server sudo btrfs send /mnt/home.monday |
+        sudo brindle receive /mnt/backups
 
   A snapshot of a kernel's mount, into a pool that is not mounted:
-    sudo btrfs send /mnt/home.monday | brindle receive -p backups disk1.img disk2.img
+    sudo btrfs send /mnt/home.monday |
+        brindle receive -p backups disk1.img disk2.img
 
   Only the difference, a day later:
-    sudo btrfs send -p /mnt/home.monday /mnt/home.tuesday | brindle receive -p backups disk1.img disk2.img
+    sudo btrfs send -p /mnt/home.monday /mnt/home.tuesday |
+        brindle receive -p backups disk1.img disk2.img
 
   The commands of a stream:
     brindle receive --dump -f home.stream
 
 EXIT STATUS
   0  every subvolume of the stream was received
-  1  one was not: it stays under its name, writable and not marked as received; those before it are whole
+  1  one was not: it stays under its name, writable and not marked as received;
+     those before it are whole
   2  wrong usage
   130, 143, 129  interrupted by SIGINT, SIGTERM, SIGHUP";
 

@@ -11,9 +11,11 @@ use std::process::ExitCode;
 use words::{Treatment, TreatmentCommand, run as treat};
 
 const NOTE: &str = "\
-A repair is rehearsed in memory first, and shown. Before the first byte is written, old contents of every page that will be
-written go to an undo file, which `brindle rescue undo` gives back. docs/user/rescue.md has the order in which to try things.
-`brindle check --repair` sets counts, free space and references right.";
+A repair is rehearsed in memory first, and shown. Before the first byte is
+written, old contents of every page that will be written go to an undo file,
+which `brindle rescue undo` gives back. docs/user/rescue.md has the order in
+which to try things. `brindle check --repair` sets counts, free space and
+references right.";
 
 /// Repair a pool that can't be mounted
 ///

@@ -26,20 +26,23 @@ EXAMPLES
   One directory of a pool of two devices:
     brindle restore a.img b.img --path home/me ./me
 
-  Everything that can be had from a raid1 that lost a disk, top level and all subvolumes:
+  Everything that can be had from a raid1 that lost a disk, top level and all
+  subvolumes:
     brindle restore -o degraded --subvolid 5 /dev/sdb /mnt/rescue
 
   One file:
     brindle cp pool.img --path etc/fstab ./fstab
 
-  What would be copied, and what can't be; then all of it, and again after an interruption:
+  What would be copied, and what can't be; then all of it, and again after an
+  interruption:
     brindle cp --dry-run /dev/sdb /mnt/rescue
     brindle cp /dev/sdb /mnt/rescue
     brindle cp --resume /dev/sdb /mnt/rescue
 
 EXIT STATUS
   0  everything was restored, and is on the disk
-  1  something was not: each failure has its line on standard error, and the rest was restored
+  1  something was not: each failure has its line on standard error, and the
+     rest was restored
   2  wrong usage
   130, 143, 129  interrupted by SIGINT, SIGTERM, SIGHUP";
 

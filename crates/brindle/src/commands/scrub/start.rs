@@ -37,7 +37,8 @@ EXIT STATUS
   0  success; errors may have been corrected
   1  failure
   2  nothing to resume, or wrong usage
-  3  errors were found that could not be corrected, or that their device did not have corrected
+  3  errors were found that could not be corrected, or that their device did not
+     have corrected
   129, 130, 143  ended by SIGHUP, SIGINT or SIGTERM; `resume` goes on";
 
 /// Options of a scrub.

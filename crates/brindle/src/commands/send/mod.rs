@@ -30,16 +30,20 @@ EXAMPLES
     brindle send /mnt/home.monday | ssh backup brindle receive /mnt/backups
 
   Only the difference, a day later:
-    brindle send -p /mnt/home.monday /mnt/home.tuesday | ssh backup brindle receive /mnt/backups
+    brindle send -p /mnt/home.monday /mnt/home.tuesday |
+        ssh backup brindle receive /mnt/backups
 
   A snapshot of a pool that is not mounted, into a mount of the kernel:
-    brindle send disk1.img disk2.img --path home.monday | sudo btrfs receive /mnt/backups
+    brindle send disk1.img disk2.img --path home.monday |
+        sudo btrfs receive /mnt/backups
 
   Into a file, compressed extents as they lie:
-    brindle send --compressed-data -f home.stream disk1.img disk2.img --path home.monday
+    brindle send --compressed-data -f home.stream disk1.img disk2.img \\
+        --path home.monday
 
   Three snapshots, each as the difference from the one before:
-    brindle send -e pool.img --path mon --path tue --path wed | brindle receive backup.img
+    brindle send -e pool.img --path mon --path tue --path wed |
+        brindle receive backup.img
 
 EXIT STATUS
   0  the stream is whole

@@ -34,8 +34,10 @@ EXAMPLES
 
 STATES
   ok         nothing is wrong
-  attention  something wants a look: a scrub that left a device out, data that waits too long
-  full       less than a twentieth of the room, or 10 GiB, is left for data or metadata
+  attention  something wants a look: a scrub that left a device out, data that
+             waits too long
+  full       less than a twentieth of the room, or 10 GiB, is left for data or
+             metadata
   errors     devices, or the last scrub, have counted errors
   degraded   a device is missing, or lacks writes
   read-only  nothing is written any more, for a reason

@@ -22,7 +22,8 @@ EXAMPLES
 
 EXIT STATUS
   0  success
-  1  failure; with several paths: of any of them, the others are dealt with all the same
+  1  failure; with several paths: of any of them, the others are dealt with all
+     the same
   2  wrong usage";
 
 /// Make subvolumes

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 const EXAMPLES: &str = "\
 EXAMPLES
     brindle subvolume find-new /mnt/home 1234
-    brindle subvolume find-new /mnt/home 9999999     (the present generation alone)
+    brindle subvolume find-new /mnt/home 9999999   (the present generation)
 
 EXIT STATUS
   0  success

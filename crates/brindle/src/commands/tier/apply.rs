@@ -36,13 +36,14 @@ EXAMPLES
 
 FILES
   /var/lib/brindle/tier-UUID.json
-      What sizes the devices of a pool had; there as long as they are fenced. BRINDLE_STATE_DIR names another
-      directory; it must outlive a crash.
+      What sizes the devices of a pool had; there as long as they are fenced.
+      BRINDLE_STATE_DIR names another directory; it must outlive a crash.
 
 EXIT STATUS
-  0    everything lies as well as the devices allow, or there was nothing to move
-  1    failure, or there is no room for some of what is wanted; sizes are as before, unless the message says that
-       `tier recover` is needed
+  0    everything lies as well as the devices allow, or there was nothing to
+       move
+  1    failure, or there is no room for some of what is wanted; sizes are as
+       before, unless the message says that `tier recover` is needed
   2    wrong usage
   129, 130, 143  stopped by SIGHUP, SIGINT or SIGTERM; sizes are as before";
 

@@ -25,7 +25,8 @@ use std::sync::Arc;
 const EXAMPLES: &str = "\
 EXAMPLES
   Four classes, and a device of each:
-    brindle tier class set --fast nvme,ssd --bulk disk,smr --device /dev/nvme0n1=nvme \\
+    brindle tier class set --fast nvme,ssd --bulk disk,smr \\
+        --device /dev/nvme0n1=nvme \\
         --device /dev/sda=ssd --device /dev/sdb=disk --device /dev/sdc=smr /mnt
     brindle tier class list /mnt
 

@@ -28,7 +28,8 @@ EXAMPLES
   A pool that the kernel has mounted, as root:
     brindle tier status /mnt
 
-  One that is not mounted, whose third device is flash behind a controller that hides it:
+  One that is not mounted, whose third device is flash behind a controller that
+  hides it:
     brindle tier status --fast 3 /dev/sdb /dev/sdc /dev/sdd
 
 EXIT STATUS

@@ -27,7 +27,8 @@ EXAMPLES
     systemctl enable --now brindle-tier@$(systemd-escape --path /mnt)
 
 EXIT STATUS
-  0  stopped by SIGINT, SIGTERM or SIGHUP, or the pool was unmounted; sizes of devices are as before
+  0  stopped by SIGINT, SIGTERM or SIGHUP, or the pool was unmounted; sizes of
+     devices are as before
   1  failure; likewise, unless the message says that `tier recover` is needed
   2  wrong usage";
 

@@ -30,8 +30,10 @@ COLUMNS
   READ/s, WRIT/s, FLSH/s  requests of the last interval, a second
   MB/s                    bytes of these
   QUE                     requests without an answer now
-  LATENCY                 mean time of the requests of the interval, flushes aside
-  STATE                   busy; idle; asleep: commits leave it alone; missing; failing
+  LATENCY                 mean time of the requests of the interval, flushes
+                          aside
+  STATE                   busy; idle; asleep: commits leave it alone; missing;
+                          failing
 
 KEYS
   q  quit        space  a new sample now

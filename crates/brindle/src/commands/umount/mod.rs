@@ -21,8 +21,9 @@ EXAMPLES
 
 EXIT STATUS
   0  the filesystem is unmounted
-  1  it is busy, or is no mount of brindle; or it is unmounted, and its server does not end, or some of what
-     was written is not on the devices, which is said
+  1  it is busy, or is no mount of brindle; or it is unmounted, and its server
+     does not end, or some of what was written is not on the devices, which is
+     said
   2  wrong usage";
 
 /// Unmount a filesystem that brindle has mounted

@@ -37,7 +37,8 @@ EXIT STATUS
   0    success
   1    failure; what was moved stays moved, and the pool is whole
   2    wrong usage
-  129, 130, 143  stopped by SIGHUP, SIGINT or SIGTERM; the same command goes on where it is worth it";
+  129, 130, 143  stopped by SIGHUP, SIGINT or SIGTERM; the same command goes on
+                 where it is worth it";
 
 /// Write contents of files, or metadata, anew where they lie scattered, so that disks read them without seeking
 ///
