@@ -43,6 +43,14 @@ pub struct DeviceStatus {
     pub counters: DeviceCounters,
 }
 
+impl DeviceStatus {
+    /// Returns true if it has missed transactions, and is left out of writes. One that has missed the last superblock alone is not:
+    /// it gets the next one.
+    pub fn is_left_out(&self) -> bool {
+        self.is_stale && self.is_incomplete
+    }
+}
+
 /// Error counters of a device since the pool was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {

@@ -81,13 +81,12 @@ impl PoolHealth {
         let devices = pool.device_statistics()?.into_iter().map(|(device, counters)| DeviceHealth {
             devid: device.devid,
             uuid: device.uuid,
-            path: if device.missing { String::new() } else { device.name },
+            path: if device.missing { String::new() } else { device.name.clone() },
             total_bytes: device.total_bytes,
             allocated_bytes: device.bytes_used,
             class: space.devices.iter().find(|other| other.devid == device.devid).map(|device| device.class),
             is_missing: device.missing,
-            // One that has missed the last superblock alone gets the next one.
-            is_stale: device.is_stale && device.is_incomplete,
+            is_stale: device.is_left_out(),
             is_behind: device.is_behind,
             errors: Some(counters.values()),
         });

@@ -70,7 +70,7 @@ impl Health {
         Self {
             name: if device.missing { String::new() } else { device.name.clone() },
             is_missing: device.missing,
-            is_stale: device.is_stale,
+            is_stale: device.is_left_out(),
             is_behind: device.is_behind,
             counters: None,
         }

@@ -134,9 +134,7 @@ impl PoolReports {
     fn device_spaces(&self, summary: &SpaceSummary) -> Vec<DeviceSpace> {
         let all = self.filesystem.pool().volume().devices();
         let states = all.iter().map(|device| {
-            // One that has missed the last superblock alone gets the next one.
-            let is_stale = device.is_stale && device.is_incomplete;
-            (device.devid, device_state(device.missing, is_stale, device.is_behind))
+            (device.devid, device_state(device.missing, device.is_left_out(), device.is_behind))
         });
         let states: BTreeMap<DevId, u64> = states.collect();
         let state = |devid| states.get(&devid).copied().unwrap_or(0);
