@@ -537,6 +537,16 @@ pub enum Warning {
     },
 }
 
+impl Warning {
+    /// Device, offset and problem of a copy of a superblock that can't be used.
+    pub fn bad_superblock(&self) -> Option<(&str, u64, &SuperblockProblem)> {
+        match self {
+            Self::Superblock { device, offset, problem } => Some((device, *offset, problem)),
+            _ => None,
+        }
+    }
+}
+
 /// Problem of a copy of the superblock.
 #[derive(Clone, Debug)]
 pub enum SuperblockProblem {

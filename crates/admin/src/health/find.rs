@@ -1,7 +1,7 @@
 //! Pools that there are: in the table of mounts, behind a path, and on block devices.
 
 use crate::control::{ControlError, Mounted};
-use crate::pool::{AdminError, DeviceIdentity, Reach};
+use crate::pool::{AdminError, DeviceIdentity, Reach, target_mark};
 use brindle_ondisk::{Superblock, Uuid};
 use brindle_uapi::message::text;
 use brindle_uapi::mount_table::{self, KERNEL_TYPE, Mount};
@@ -68,13 +68,21 @@ pub fn pool_at(path: &Path) -> Result<FoundPool, AdminError> {
 /// A device that can't be read, or that has no superblock.
 pub fn on_devices(paths: &[PathBuf]) -> Result<Vec<FoundPool>, AdminError> {
     let mut pools: Vec<(Uuid, Vec<PathBuf>)> = Vec::new();
+    let mut marked = Vec::new();
     for path in paths {
-        let identity =
-            DeviceIdentity::read_any_copy(path)?.ok_or_else(|| AdminError::NoPool(path.clone()))?;
+        let Some(identity) = DeviceIdentity::read_any_copy(path)? else {
+            let mark = target_mark(path).ok_or_else(|| AdminError::NoPool(path.clone()))?;
+            marked.push((mark.fsid, path));
+            continue;
+        };
         match pools.iter_mut().find(|(fsid, _)| *fsid == identity.fsid) {
             Some((_, paths)) => paths.push(path.clone()),
             None => pools.push((identity.fsid, vec![path.clone()])),
         }
+    }
+    // One that is to take the place of another belongs to no pool yet, but to one that is named beside it.
+    if let Some((_, path)) = marked.iter().find(|(fsid, _)| pools.iter().all(|(other, _)| other != fsid)) {
+        return Err(AdminError::NoPool((*path).clone()));
     }
     let found = |(fsid, paths): (Uuid, Vec<PathBuf>)| match mount_of(&fsid, &paths) {
         Some(mounted) => pool_at(mounted.path()),

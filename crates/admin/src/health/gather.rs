@@ -1,6 +1,6 @@
 //! Facts of one pool: from a mount, or from a pool that the caller has opened.
 
-use super::{DeviceHealth, Job, PoolHealth, PoolServer, SpaceHealth, Writing};
+use super::{BadSuperblock, DeviceHealth, Job, PoolHealth, PoolServer, SpaceHealth, Writing};
 use crate::balance::BalanceState;
 use crate::call;
 use crate::control::{ControlError, Mounted};
@@ -60,6 +60,10 @@ impl PoolHealth {
             space,
             // The mount is read-only then, and says why.
             damaged_trees: Vec::new(),
+            // Its commits write all copies anew.
+            bad_superblocks: Vec::new(),
+            begun_returns: Vec::new(),
+            fenced: Vec::new(),
             has_wrong_quotas: has_wrong_quotas(mounted, &fsid)?,
             replacement: replacement.and_then(|status| status.interrupted(None)),
             jobs,
@@ -109,6 +113,9 @@ impl PoolHealth {
                 .into_iter()
                 .map(|(tree, error)| (tree, error.to_string()))
                 .collect(),
+            bad_superblocks: bad_superblocks(pool),
+            begun_returns: Vec::new(),
+            fenced: Vec::new(),
             replacement,
             jobs: interrupted.then_some(balance).into_iter().collect(),
             scrub: stored_scrub(records, &superblock.fsid)?,
@@ -118,6 +125,17 @@ impl PoolHealth {
             activity: None,
         })
     }
+}
+
+fn bad_superblocks(pool: &Pool) -> Vec<BadSuperblock> {
+    let warnings = pool.volume().warnings();
+    let bad = warnings.iter().filter_map(|warning| warning.bad_superblock());
+    bad.map(|(path, offset, problem)| BadSuperblock {
+        path: path.to_owned(),
+        offset,
+        problem: problem.to_string(),
+    })
+    .collect()
 }
 
 /// Returns true if the numbers of quota groups are wrong: the kernel tells everybody, a mount of brindle those that may look into

@@ -116,7 +116,7 @@ fn candidates<'p>(words: impl Iterator<Item = &'p PathBuf>) -> Vec<(DeviceIdenti
 }
 
 /// Numbers of the block devices that a word names: a path, or a cache with its parts.
-fn block_device_numbers(word: &Path) -> Vec<u64> {
+pub(super) fn block_device_numbers(word: &Path) -> Vec<u64> {
     let parts = match CacheWord::parse(word) {
         Ok(Some(CacheWord { flash, mirror, disk })) => [Some(flash), mirror, Some(disk)],
         Ok(None) | Err(_) => [Some(word.to_owned()), None, None],

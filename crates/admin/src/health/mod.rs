@@ -11,6 +11,8 @@
 mod find;
 mod gather;
 mod members;
+mod redundancy;
+mod returns;
 mod rules;
 mod space;
 mod ssds;
@@ -20,12 +22,14 @@ mod tests;
 
 pub use find::{FoundPool, btrfs_devices, find_tagged, on_block_devices, on_devices, on_mounts, pool_at};
 pub use members::{Members, Search, find_device, images_beside, members};
+pub use redundancy::{LessRedundant, less_redundant};
 pub use rules::{Finding, Severity, State, findings, severity_of, state_of};
 pub use ssds::find_ssds;
 pub use target::{retire_target, targets_of, without_targets};
 
 use crate::activity::Activity;
 use crate::pool::InterruptedReplacement;
+use crate::tier::{FencedDevice, StateDirectory};
 use crate::{CacheLines, WriteBack};
 use brindle_care::scrub::ScrubRecord;
 use brindle_ondisk::{BlockGroupType, DevId, RootId, Uuid};
@@ -53,6 +57,13 @@ pub struct PoolHealth {
     pub space: SpaceHealth,
     /// Trees that can't be read, and why; of a pool that is not mounted.
     pub damaged_trees: Vec<(RootId, String)>,
+    /// Copies of superblocks that are bad; of a pool that is not mounted.
+    pub bad_superblocks: Vec<BadSuperblock>,
+    /// Devices that were away, and whose return to the pool was begun and not ended: ids and paths
+    /// ([`look_for_begun_returns`](Self::look_for_begun_returns)).
+    pub begun_returns: Vec<(DevId, PathBuf)>,
+    /// Devices that `tier apply` or `tier watch` has made smaller, and was interrupted ([`look_for_fences`](Self::look_for_fences)).
+    pub fenced: Vec<DevId>,
     /// True if the numbers of quota groups are known to be wrong, and no rescan runs.
     pub has_wrong_quotas: bool,
     /// Replacement that the kernel was interrupted in; of a pool that is not mounted, or only read by brindle.
@@ -69,6 +80,35 @@ pub struct PoolHealth {
     pub caches: Vec<(u64, CacheLines)>,
     /// Requests of the devices of a mounted pool, and its cache of metadata.
     pub activity: Option<Activity>,
+}
+
+/// A copy of a superblock that is bad.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadSuperblock {
+    /// Path of the device.
+    pub path: String,
+    /// Its offset there, in bytes.
+    pub offset: u64,
+    /// The reason.
+    pub problem: String,
+}
+
+impl PoolHealth {
+    /// Looks whether devices are fenced, and nothing is at work there, by the journals of a directory.
+    pub fn look_for_fences(&mut self, directory: &StateDirectory) {
+        let Ok(Some(journal)) = directory.read(&self.fsid) else { return };
+        if directory.is_locked(&self.fsid) {
+            return;
+        }
+        let size =
+            |devid: u64| self.devices.iter().find(|it| it.devid.get() == devid).map(|it| it.total_bytes);
+        let is_fenced = |device: &&FencedDevice| {
+            let is_fence = |bytes| bytes != device.total_bytes && device.fences.contains(&bytes);
+            size(device.devid).is_some_and(is_fence)
+        };
+        self.fenced =
+            journal.devices.iter().filter(is_fenced).map(|device| DevId::new(device.devid)).collect();
+    }
 }
 
 /// Server of a pool.

@@ -1,12 +1,15 @@
 //! Judgement on the facts of a pool: a pure function of them and the time.
 
-use super::{DeviceHealth, Job, PoolHealth, RoomHealth, Writing};
+use super::{
+    BadSuperblock, DeviceHealth, Job, LessRedundant, PoolHealth, RoomHealth, Writing, less_redundant,
+};
 use crate::CacheLines;
 use crate::pool::InterruptedReplacement;
 use brindle_cache::ERROR_COUNTERS;
 use brindle_care::scrub::{DeviceState, ScrubRecord};
 use brindle_ondisk::{DevId, RootId, Uuid};
 use brindle_policy::tier::Content;
+use std::path::PathBuf;
 
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -79,6 +82,14 @@ pub enum Finding {
     DamagedTree(RootId, String),
     /// A device is not there.
     Missing(DevId, Uuid),
+    /// The return of a missing device to the pool was begun and not ended: the device is there, and has a part of its contents.
+    ReturnStopped(DevId, PathBuf),
+    /// Devices are smaller than they ought to be, as `tier apply` or `tier watch` was interrupted.
+    Fenced(Vec<DevId>),
+    /// Block groups have fewer copies than others of the same content.
+    LessRedundant(LessRedundant),
+    /// A copy of a superblock is bad.
+    BadSuperblock(BadSuperblock),
     /// A device has missed transactions, and is not written.
     LeftOut(DevId, String),
     /// A device lacks writes that it failed to take.
@@ -135,7 +146,12 @@ impl Finding {
             | Self::Behind(..)
             | Self::CacheDegraded(..)
             | Self::Uncorrectable(_) => Severity::Risk,
+            Self::LessRedundant(groups) if groups.is_at_risk() => Severity::Risk,
             Self::Replacing(_)
+            | Self::ReturnStopped(..)
+            | Self::Fenced(_)
+            | Self::LessRedundant(_)
+            | Self::BadSuperblock(_)
             | Self::DeviceErrors(..)
             | Self::CacheWithoutSsd(..)
             | Self::CacheErrors(..)
@@ -164,7 +180,9 @@ impl Finding {
             Self::Missing(..) | Self::LeftOut(..) | Self::Behind(..) | Self::CacheDegraded(..) => {
                 State::Degraded
             }
-            Self::DeviceErrors(..)
+            Self::LessRedundant(groups) if groups.is_at_risk() => State::Degraded,
+            Self::BadSuperblock(_)
+            | Self::DeviceErrors(..)
             | Self::CacheWithoutSsd(..)
             | Self::CacheErrors(..)
             | Self::Uncorrectable(_)
@@ -181,6 +199,10 @@ impl Finding {
             Self::Replacing(_) => "replacement_interrupted",
             Self::DamagedTree(..) => "tree_damaged",
             Self::Missing(..) => "device_missing",
+            Self::ReturnStopped(..) => "rejoin_interrupted",
+            Self::Fenced(_) => "tier_fenced",
+            Self::LessRedundant(_) => "less_redundant",
+            Self::BadSuperblock(_) => "superblock_bad",
             Self::LeftOut(..) => "device_left_out",
             Self::Behind(..) => "device_behind",
             Self::DeviceErrors(..) => "device_errors",
@@ -214,6 +236,13 @@ pub fn findings(pool: &PoolHealth, now: u64) -> Vec<Finding> {
     let damaged = pool.damaged_trees.iter();
     found.extend(damaged.map(|(tree, why)| Finding::DamagedTree(*tree, why.clone())));
     pool.devices.iter().for_each(|device| judge_device(device, &mut found));
+    let begun = pool.begun_returns.iter();
+    found.extend(begun.map(|(devid, path)| Finding::ReturnStopped(*devid, path.clone())));
+    if !pool.fenced.is_empty() {
+        found.push(Finding::Fenced(pool.fenced.clone()));
+    }
+    found.extend(less_redundant(pool).into_iter().map(Finding::LessRedundant));
+    found.extend(pool.bad_superblocks.iter().cloned().map(Finding::BadSuperblock));
     pool.caches.iter().for_each(|(devid, lines)| judge_cache(DevId::new(*devid), lines, &mut found));
     judge_space(pool, &mut found);
     judge_write_back(pool, now, &mut found);

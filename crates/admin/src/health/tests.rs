@@ -1,5 +1,6 @@
 use super::*;
 use brindle_care::scrub::{DeviceProgress, DeviceState, ScrubCounts, ScrubReport};
+use brindle_ondisk::Profile;
 
 const NOW: u64 = 1_000_000;
 const GIB: u64 = 1 << 30;
@@ -37,6 +38,9 @@ fn sound() -> PoolHealth {
         devices: vec![device(1), device(2)],
         space: SpaceHealth { data: room, metadata: room, has_tiers: true, ..SpaceHealth::default() },
         damaged_trees: Vec::new(),
+        bad_superblocks: Vec::new(),
+        begun_returns: Vec::new(),
+        fenced: Vec::new(),
         replacement: None,
         has_wrong_quotas: false,
         jobs: Vec::new(),
@@ -201,4 +205,108 @@ fn lost_trees_and_wrong_quotas_are_told() {
     let (state, severity, found) = judged(|pool| pool.has_wrong_quotas = true);
     assert_eq!((state, severity), (State::Attention, Severity::Attention));
     assert_eq!(found[0], Finding::WrongQuotas);
+}
+
+fn group(kind: BlockGroupType, used_bytes: u64) -> GroupHealth {
+    GroupHealth { kind, class: None, total_bytes: GIB, used_bytes }
+}
+
+#[test]
+fn contents_with_fewer_copies_than_the_profile_are_at_risk() {
+    let (data, raid1) = (BlockGroupType::DATA, BlockGroupType::RAID1);
+    let of = |groups: &[GroupHealth]| judged(|pool| pool.space.groups = groups.to_vec());
+    let found = |profile, promised, used_bytes| {
+        let content = Content::Data;
+        Finding::LessRedundant(LessRedundant { content, profile, promised, used_bytes })
+    };
+    let (state, severity, findings) = of(&[group(data | raid1, 9), group(data, 5)]);
+    assert_eq!((state, severity), (State::Degraded, Severity::Risk));
+    assert_eq!(findings[0], found(Profile::Single, Profile::Raid1, 5));
+    assert_eq!(findings[0].name(), "less_redundant");
+    let (state, severity, findings) = of(&[group(data | BlockGroupType::RAID1C3, 0), group(data | raid1, 5)]);
+    assert_eq!((state, severity), (State::Attention, Severity::Attention), "one loss more is survived");
+    assert_eq!(findings[0], found(Profile::Raid1, Profile::Raid1c3, 5));
+    let (_, severity, findings) = of(&[group(data | BlockGroupType::DUP, 1), group(data, 5)]);
+    assert_eq!((severity, &findings[0]), (Severity::Attention, &found(Profile::Single, Profile::Dup, 5)));
+    for fine in [
+        [group(data | raid1, 9), group(data, 0)],
+        [group(data | raid1, 9), group(BlockGroupType::METADATA | BlockGroupType::DUP, 5)],
+        [group(data | raid1, 9), group(data | BlockGroupType::RAID5, 5)],
+        [group(data | BlockGroupType::RAID0, 9), group(data, 5)],
+    ] {
+        assert_eq!(of(&fine).0, State::Ok, "{fine:?}");
+    }
+}
+
+#[test]
+fn write_back_and_a_conversion_under_way_are_not_taken_for_lost_copies() {
+    let (data, raid1) = (BlockGroupType::DATA, BlockGroupType::RAID1);
+    let fast = GroupHealth { class: Some(PlacementClass::Fast), ..group(data, 5) };
+    let tier = WriteBack {
+        mode: brindle_policy::writeback::WriteBackMode::default(),
+        profile: Profile::Single,
+        stored_profile: None,
+        obstacle: None,
+        waiting_bytes: 0,
+        capacity_bytes: GIB,
+        since: None,
+        destaged: None,
+    };
+    let with = |tier: Option<WriteBack>, group_of_tier: GroupHealth| {
+        judged(|pool| {
+            pool.write_back = tier;
+            pool.space.groups = vec![group(data | raid1, 9), group_of_tier];
+        })
+        .0
+    };
+    assert_eq!(with(Some(tier.clone()), fast), State::Ok);
+    assert_eq!(with(None, fast), State::Ok, "a mount that is only read does not tell of its tier");
+    assert_eq!(with(Some(tier), group(data, 5)), State::Degraded);
+    let balancing = |is_running| {
+        judged(|pool| {
+            pool.space.groups = vec![group(data | raid1, 9), group(data, 5)];
+            pool.jobs = vec![Job { name: "balance".to_owned(), is_running, progress: None }];
+        })
+        .0
+    };
+    assert_eq!([balancing(true), balancing(false)], [State::Ok, State::Degraded]);
+}
+
+#[test]
+fn bad_superblocks_and_returns_that_were_interrupted_are_told() {
+    let bad = BadSuperblock { path: "/dev/sda".to_owned(), offset: 1 << 26, problem: "no magic".to_owned() };
+    let (state, severity, found) = judged(|pool| pool.bad_superblocks = vec![bad.clone()]);
+    assert_eq!((state, severity), (State::Errors, Severity::Attention));
+    assert_eq!((found[0].name(), &found[0]), ("superblock_bad", &Finding::BadSuperblock(bad)));
+    let (devid, path) = (DevId::new(2), PathBuf::from("/dev/sdb"));
+    let (state, severity, found) = judged(|pool| pool.begun_returns = vec![(devid, path.clone())]);
+    assert_eq!((state, severity), (State::Attention, Severity::Attention));
+    assert_eq!((found[0].name(), &found[0]), ("rejoin_interrupted", &Finding::ReturnStopped(devid, path)));
+}
+
+#[test]
+fn devices_that_an_interrupted_run_has_left_smaller_are_told() {
+    let place = std::env::temp_dir().join(format!("brindle-fences-{}", std::process::id()));
+    std::fs::create_dir_all(&place).expect("new");
+    let directory = StateDirectory::new(place.clone());
+    let mut pool = sound();
+    let fsid = pool.fsid;
+    let mut journal = crate::tier::Journal::new(&fsid, "/mnt".as_ref());
+    let fenced = |devid, total_bytes, fences: &[u64]| FencedDevice {
+        devid,
+        uuid: String::new(),
+        total_bytes,
+        fences: fences.to_vec(),
+    };
+    journal.devices = vec![fenced(1, 200 * GIB, &[50 * GIB, 100 * GIB]), fenced(2, 100 * GIB, &[50 * GIB])];
+    directory.write(&journal).expect("room");
+    let lock = directory.lock(&fsid, std::time::Duration::ZERO).expect("free");
+    pool.look_for_fences(&directory);
+    assert!(pool.fenced.is_empty(), "a run is at work");
+    drop(lock);
+    pool.look_for_fences(&directory);
+    std::fs::remove_dir_all(&place).expect("ours");
+    assert_eq!(pool.fenced, [DevId::new(1)], "the other one has its size");
+    let found = findings(&pool, NOW);
+    assert_eq!((found[0].name(), state_of(&found)), ("tier_fenced", State::Attention));
 }

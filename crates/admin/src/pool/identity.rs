@@ -2,6 +2,7 @@
 
 use super::AdminError;
 use brindle_cache::look_at_device;
+use brindle_care::device::TargetMark;
 use brindle_ondisk::{DevId, Generation, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock, Uuid};
 use std::path::Path;
 
@@ -68,4 +69,12 @@ impl DeviceIdentity {
         let (generation, is_seed) = (superblock.generation, superblock.is_seeding());
         Self { fsid, devid, uuid, stored, devices, generation, is_seed }
     }
+}
+
+/// The mark of a device that is to take the place of one of a pool, and has no superblock yet.
+pub(crate) fn target_mark(path: &Path) -> Option<TargetMark> {
+    let device = look_at_device(path).ok()?;
+    let mark = TargetMark::read(&*device).ok()??;
+    let identity = DeviceIdentity::read_any_copy(path).ok()?;
+    identity.is_none().then_some(mark)
 }

@@ -19,6 +19,7 @@ pub mod tiers;
 pub use change::{Change, Changed};
 pub use error::AdminError;
 pub use identity::DeviceIdentity;
+pub(crate) use identity::target_mark;
 pub use kernel::KernelMount;
 pub use offline::{OpenPool, inventory};
 pub use replace::{InterruptedReplacement, ReplaceState, ReplaceStatus};

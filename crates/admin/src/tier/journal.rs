@@ -115,6 +115,15 @@ impl StateDirectory {
         }
     }
 
+    /// Returns true while a process works on the tiers of a pool.
+    pub fn is_locked(&self, fsid: &Uuid) -> bool {
+        // A shared lock that is dropped at once keeps others waiting for no more than a moment.
+        let file = File::open(self.0.join(format!("tier-{fsid}.lock")));
+        file.is_ok_and(|file| {
+            flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
+        })
+    }
+
     /// The journal of a pool, if it has one.
     pub fn read(&self, fsid: &Uuid) -> Result<Option<Journal>, TierError> {
         read(&self.journal(&fsid.to_string()))
@@ -243,6 +252,7 @@ mod tests {
         let fsid = Uuid([1; 16]);
         let lock = directory.lock(&fsid, Duration::ZERO).expect("free");
         assert!(matches!(directory.lock(&fsid, Duration::ZERO), Err(TierError::Locked(_))));
+        assert!(directory.is_locked(&fsid) && !directory.is_locked(&Uuid([9; 16])));
         drop(lock);
         directory.lock(&fsid, Duration::ZERO).expect("free again");
     }

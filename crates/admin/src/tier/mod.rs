@@ -46,5 +46,5 @@ pub use classes::{ClassifiedDevice, classes_of_mount, classified, require_no_see
 pub use error::TierError;
 pub use fence::{FencedPool, Fences, Restored, recover};
 pub use inventory::{Inventory, MountedDevice};
-pub use journal::{Journal, StateDirectory};
+pub use journal::{FencedDevice, Journal, StateDirectory};
 pub use watch::{WatchOptions, watch};

@@ -6,6 +6,7 @@ use super::support::{brindle_prints, text};
 use super::tier::host::{TierPool, can_mount as kernel_can_mount, run};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -201,4 +202,96 @@ fn a_mount_of_the_kernel_is_judged_with_and_without_a_device() {
     pool.unmount();
     assert_eq!((code, &found["state"]), (Some(3), &"degraded".into()), "{found}");
     assert_eq!(names(&found)[0], "device_missing");
+}
+
+/// Writes zeros over a copy of a superblock.
+fn wipe_superblock(image: &PathBuf, offset: u64) {
+    let file = fs::File::options().write(true).open(image).expect("an image");
+    file.write_all_at(&[0; 4096], offset).expect("room");
+}
+
+#[test]
+fn bad_copies_of_superblocks_are_told_with_the_command_that_writes_them() {
+    let pool = Mixed::make();
+    wipe_superblock(&pool.images[0], 64 << 20);
+    let (code, found, line) = pool.status(&pool.images);
+    assert_eq!((code, &found["state"]), (Some(1), &"errors".into()), "{found}");
+    assert_eq!(names(&found)[0], "superblock_bad");
+    let disk = text(&pool.images[0]);
+    assert!(line.contains(&format!("{disk}: superblock at offset 67108864 is bad")), "{line}");
+    let remedy = found["findings"][0]["remedy"].as_str().expect("text").to_owned();
+    assert!(remedy.starts_with("`brindle rescue super-recover /"), "{remedy}");
+    let metrics = pool.brindle(&["metrics"], &pool.images);
+    let metrics = String::from_utf8(metrics.stdout).expect("text");
+    let bad = metrics.lines().find(|line| line.starts_with("brindle_pool_bad_superblocks{"));
+    assert!(bad.is_some_and(|line| line.ends_with(" 1")), "{metrics}");
+    let mended = pool.brindle(&["rescue", "super-recover", "--yes"], &pool.images);
+    assert!(mended.status.success(), "{mended:?}");
+    assert_eq!(pool.status(&pool.images).0, Some(0));
+}
+
+#[test]
+fn data_that_a_conversion_has_left_with_one_copy_is_at_risk_until_it_has_two() {
+    if !can_mount() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("temporary directory");
+    fs::create_dir(directory.path().join("place")).expect("new");
+    let images: Vec<PathBuf> = ["a", "b"].iter().map(|name| directory.path().join(name)).collect();
+    let words = ["-q", "mkfs", "--size", "512M", "-d", "single", "-m", "raid1"];
+    brindle_prints(words.iter().copied().chain(images.iter().map(|image| text(image))));
+    let pool = Mixed { directory, images };
+    pool.mount();
+    // More than a chunk holds in a pool of this size.
+    fs::write(pool.place().join("large"), vec![2; 150_000_000]).expect("room");
+    unmount(&pool.place());
+    assert_eq!(pool.status(&pool.images).0, Some(0), "its profile is single");
+    let part = pool.brindle(&["balance", "start", "-dconvert=raid1,limit=1"], &pool.images);
+    assert!(part.status.success(), "{part:?}");
+    let (code, found, line) = pool.status(&pool.images);
+    assert_eq!((code, &found["state"]), (Some(3), &"degraded".into()), "{found}");
+    assert_eq!(names(&found)[0], "less_redundant");
+    assert!(line.contains("of data are single, with less redundancy than raid1"), "{line}");
+    let remedy = found["findings"][0]["remedy"].as_str().expect("text").to_owned();
+    assert!(remedy.starts_with("`brindle balance start -dconvert=raid1,soft /"), "{remedy}");
+    let metrics = pool.brindle(&["metrics"], &pool.images);
+    let metrics = String::from_utf8(metrics.stdout).expect("text");
+    let is_it =
+        |line: &&str| line.starts_with("brindle_pool_less_redundant_bytes{") && line.contains("\"data\"");
+    let less = metrics.lines().find(is_it).expect("a sample");
+    assert!(!less.ends_with(" 0"), "{less}");
+    let rest = pool.brindle(&["balance", "start", "-dconvert=raid1,soft"], &pool.images);
+    assert!(rest.status.success(), "{rest:?}");
+    assert_eq!(pool.status(&pool.images).0, Some(0));
+}
+
+#[test]
+fn a_return_that_was_interrupted_is_told_with_the_command_that_goes_on() {
+    let pool = Mixed::make();
+    let (_, found, _) = pool.status(&pool.images);
+    let (away, others) = (&pool.images[0], &pool.images[1..]);
+    let device = found["devices"].as_array().expect("a list").iter().find(|it| it["path"] == text(away));
+    let device = device.expect("it is there");
+    let word = |value: &Value| value.as_str().expect("text").to_owned();
+    let (fsid, uuid) = (word(&found["uuid"]), word(&device["uuid"]));
+    // As a crash leaves it that comes right after the begin.
+    let mark = format!("brindle: to replace a device\nfsid {fsid}\ndevid {}\nuuid {uuid}\n", device["devid"]);
+    let file = fs::File::options().write(true).open(away).expect("an image");
+    file.write_all_at(mark.as_bytes(), 128 << 10).expect("room");
+    [64 << 10, 64 << 20].iter().for_each(|offset| wipe_superblock(away, *offset));
+    for named in [others, &pool.images] {
+        let (code, found, line) = pool.status(named);
+        assert_eq!((code, &found["state"]), (Some(3), &"degraded".into()), "{found}");
+        assert_eq!(names(&found)[..2], ["device_missing", "rejoin_interrupted"]);
+        assert!(line.contains(&format!("({}) was begun and has not ended", text(away))), "{line}");
+        let remedy = word(&found["findings"][1]["remedy"]);
+        let begin = format!("`brindle device rejoin {} -o degraded --pool /", text(away));
+        assert!(remedy.starts_with(&begin), "{remedy}");
+    }
+    let mut operands = vec![away.clone(), "-o".into(), "degraded".into(), "--pool".into()];
+    operands.extend(others.iter().cloned());
+    let rejoined = pool.brindle(&["device", "rejoin"], &operands);
+    assert!(rejoined.status.success(), "{rejoined:?}");
+    let (code, found, _) = pool.status(&pool.images);
+    assert_eq!((code, &found["state"]), (Some(0), &"ok".into()), "{found}");
 }

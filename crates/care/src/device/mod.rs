@@ -12,6 +12,7 @@
 
 mod add;
 mod error;
+mod mark;
 mod rejoin;
 mod remove;
 mod renumber;
@@ -22,6 +23,7 @@ mod vacate;
 pub use add::{AddOptions, Newcomer, add, open_device, prepare};
 pub use brindle_volume::{LeaseFound, break_leases, find_leases, wipe_superblocks};
 pub use error::DeviceCareError;
+pub use mark::TargetMark;
 pub use rejoin::rejoin;
 pub use remove::{Leaving, remove};
 pub use renumber::order_devids;

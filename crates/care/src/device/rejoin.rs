@@ -4,8 +4,8 @@
 //! and is no device of the pool until it has everything. Of what it has, data is kept that has the checksums of now; tree
 //! blocks, parity, and data without checksums are written anew. So nothing depends on what it was written with meanwhile.
 
-use super::replace::{carry_out, has_mark, mark_of, write_mark};
-use super::{DeviceCareError, check_no_balance};
+use super::replace::carry_out;
+use super::{DeviceCareError, TargetMark, check_no_balance};
 use crate::job::{Ended, Observer};
 use brindle_device::WritableDevice;
 use brindle_fs::Filesystem;
@@ -29,7 +29,7 @@ pub fn rejoin(
         let (device, devid) = (device.name().to_owned(), missing.devid);
         return Err(DeviceCareError::TargetTooSmall { device, size_bytes, devid, minimum_bytes });
     }
-    write_mark(device.as_ref(), &mark_of(pool, &missing))?;
+    TargetMark::of(pool, &missing).write(device.as_ref())?;
     wipe_superblocks(device.as_ref())?;
     let options = CopyOptions { avoids_source: false, verifies_target: true };
     Ok((missing.devid, carry_out(filesystem, &missing, device, options, observer)?))
@@ -79,7 +79,7 @@ fn find(pool: &Pool, device: &Arc<dyn WritableDevice>) -> Result<DeviceStatus, D
                 return Err(DeviceCareError::OwnLog { device, generation, other: other.unwrap_or_default() });
             }
             Some(_) => return Ok(missing),
-            None if has_mark(pool, &missing, device.as_ref())? => return Ok(missing),
+            None if TargetMark::of(pool, &missing).is_on(device.as_device())? => return Ok(missing),
             None => {}
         }
     }

@@ -1,6 +1,6 @@
 //! A device that is replaced by another.
 //!
-//! The walk: the target is checked, emptied of what it held, and marked ([`MARK_OFFSET`]) as one for this device; account is
+//! The walk: the target is checked, emptied of what it held, and marked ([`TargetMark`]) as one for this device; account is
 //! kept of writes from then on, and what was written before is committed. Then the device extents are copied in the order of
 //! their addresses, windows of [`WINDOW_BYTES`], by the trees of the last commit as a scrub has them; what was written
 //! since is copied in between, and again at the end, each time less. The last of it is done with everything else waiting,
@@ -11,20 +11,17 @@
 //! checksums is copied again.
 
 use super::add::{check, empty};
-use super::{AddOptions, DeviceCareError, Leaving, check_no_balance};
+use super::{AddOptions, DeviceCareError, Leaving, TargetMark, check_no_balance, mark};
 use crate::job::{Control, Ended, Observer, Progress};
 use crate::mkfs::signature;
 use crate::scrub::{WINDOW_BYTES, names, text_of};
-use brindle_device::{DeviceError, WritableDevice};
+use brindle_device::WritableDevice;
 use brindle_fs::{ErrorKind, Filesystem, FsError};
 use brindle_ondisk::{DevId, Physical, to_u64};
 use brindle_tree::{Committed, Pool, Replacing};
 use brindle_volume::{CopyOptions, CopyRead, DeviceStatus, ScrubFault, ScrubStripe};
 use std::sync::Arc;
 
-/// Place of the mark on a target, in bytes: before the first device extent, and away from superblocks and boot sectors.
-const MARK_OFFSET: u64 = 128 << 10;
-const MARK_BYTES: usize = 4096;
 /// Number of windows after which the places written since are copied.
 const WINDOWS_BETWEEN: u64 = 64;
 /// With less than that left to be copied, the pool is made to wait, in bytes.
@@ -87,7 +84,7 @@ pub(super) fn carry_out(
         }
     }
     replacing.finish(progress.left)?;
-    if let Err(error) = write_mark(target.as_ref(), &[0; MARK_BYTES]) {
+    if let Err(error) = mark::clear(target.as_ref()) {
         tracing::warn!("{} keeps the mark of a replacement: {error}", target.name());
     }
     Ok(Ended { progress, control })
@@ -113,40 +110,15 @@ fn prepare(
     if size_bytes < minimum_bytes {
         return Err(DeviceCareError::TargetTooSmall { device, size_bytes, devid, minimum_bytes });
     }
-    if has_mark(pool, source, target)? && signature::find(target.as_device())?.is_none() {
+    let mark = TargetMark::of(pool, source);
+    if mark.is_on(target.as_device())? && signature::find(target.as_device())?.is_none() {
         return Ok(true);
     }
     let as_added = AddOptions { force: options.force, discard: options.discard };
     check(target, &as_added)?;
     empty(target, &as_added)?;
-    write_mark(target, &mark_of(pool, source))?;
+    mark.write(target)?;
     Ok(false)
-}
-
-/// Returns true if a device is marked as a target for one of the pool.
-pub(super) fn has_mark(
-    pool: &Pool,
-    source: &DeviceStatus,
-    target: &dyn WritableDevice,
-) -> Result<bool, DeviceError> {
-    let mut found = vec![0; MARK_BYTES];
-    target.read_at(MARK_OFFSET, &mut found)?;
-    Ok(found == mark_of(pool, source))
-}
-
-/// The mark of a target: pool and device that it is for.
-pub(super) fn mark_of(pool: &Pool, source: &DeviceStatus) -> Vec<u8> {
-    let fsid = pool.superblock().fsid;
-    let text =
-        format!("brindle: to replace a device\nfsid {fsid}\ndevid {}\nuuid {}\n", source.devid, source.uuid);
-    let mut mark = text.into_bytes();
-    mark.resize(MARK_BYTES, 0);
-    mark
-}
-
-pub(super) fn write_mark(target: &dyn WritableDevice, mark: &[u8]) -> Result<(), DeviceError> {
-    target.write_at(MARK_OFFSET, mark)?;
-    target.flush()
 }
 
 /// The copying of a device.

@@ -5,8 +5,11 @@ use super::exposition::{Exposition, Kind, Number};
 use super::served::add_served;
 use crate::commands::status::gather::Judged;
 use crate::commands::status::json;
-use brindle_admin::health::{DeviceHealth, ERROR_KINDS, Finding, PoolHealth, Severity, State, Writing};
+use brindle_admin::health::{
+    DeviceHealth, ERROR_KINDS, Finding, PoolHealth, PoolServer, Severity, State, Writing, less_redundant,
+};
 use brindle_care::scrub::ScrubRecord;
+use brindle_policy::tier::Content;
 use std::collections::BTreeSet;
 
 /// All metrics of these pools; of several with the same UUID, of the first.
@@ -58,6 +61,7 @@ fn add_pool(out: &mut Exposition, uuid: &str, state: State, health: &PoolHealth,
     let written = ("brindle_pool_written", Kind::Gauge, "1 if a pool may be written.");
     out.add(written, &[("uuid", uuid)], health.writing == Writing::Allowed);
     add_space(out, uuid, health);
+    add_redundancy(out, uuid, health);
     health.devices.iter().for_each(|device| add_device(out, uuid, device));
     for job in &health.jobs {
         let labels = [("uuid", uuid), ("job", job.name.as_str())];
@@ -111,6 +115,31 @@ fn add_space(out: &mut Exposition, uuid: &str, health: &PoolHealth) {
             ("brindle_block_groups_used_bytes", Kind::Gauge, "Used bytes of block groups."),
             &labels,
             group.used_bytes,
+        );
+    }
+}
+
+/// Contents without the copies that the profile has, and superblocks that are bad.
+fn add_redundancy(out: &mut Exposition, uuid: &str, health: &PoolHealth) {
+    let less = less_redundant(health);
+    for content in [Content::Data, Content::Metadata, Content::System, Content::Mixed] {
+        let bytes: u64 =
+            less.iter().filter(|groups| groups.content == content).map(|groups| groups.used_bytes).sum();
+        out.add(
+            (
+                "brindle_pool_less_redundant_bytes",
+                Kind::Gauge,
+                "Bytes in block groups with less redundancy than others of the content.",
+            ),
+            &[("uuid", uuid), ("content", &content.to_string())],
+            bytes,
+        );
+    }
+    if health.server == PoolServer::None {
+        out.add(
+            ("brindle_pool_bad_superblocks", Kind::Gauge, "Copies of superblocks that are bad."),
+            &[("uuid", uuid)],
+            health.bad_superblocks.len() as u64,
         );
     }
 }

@@ -4,6 +4,7 @@ use crate::commands::holder::holder_of;
 use crate::commands::no_pool::reasons_or;
 use crate::commands::pool::open_pool;
 use crate::commands::state_directory::state_directory;
+use crate::commands::tier::journals;
 use crate::output::explain;
 use anyhow::Result;
 use brindle_admin::health::{
@@ -53,10 +54,22 @@ pub(crate) struct Unknown {
 
 impl Judged {
     /// Judgement on these facts as of now.
-    fn new(health: PoolHealth, holder: Option<LeaseFound>, mount_options: Option<String>) -> Self {
+    fn new(mut health: PoolHealth, holder: Option<LeaseFound>, mount_options: Option<String>) -> Self {
+        health.look_for_fences(&journals());
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let findings = findings(&health, now);
         Self::Known { health: Box::new(health), findings, holder: holder.map(Box::new), mount_options }
+    }
+
+    /// The same with returns of missing devices that were begun; for them sleeping disks are woken.
+    pub(super) fn with_begun_returns(self) -> Self {
+        match self {
+            Self::Known { mut health, holder, mount_options, .. } => {
+                health.look_for_begun_returns();
+                Self::new(*health, holder.map(|holder| *holder), mount_options)
+            }
+            Self::Unknown(_) => self,
+        }
     }
 
     /// State in a word.

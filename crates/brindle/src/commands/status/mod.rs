@@ -38,8 +38,10 @@ STATES
              waits too long
   full       less than a twentieth of the room, or 10 GiB, is left for data or
              metadata
-  errors     devices, or the last scrub, have counted errors
-  degraded   a device is missing, or lacks writes
+  errors     devices, or the last scrub, have counted errors, or a copy of a
+             superblock is bad
+  degraded   a device is missing, or lacks writes; or data or metadata have
+             fewer copies than the pool's profile has
   read-only  nothing is written any more, for a reason
   down       the pool can't be read, or the server of its mount has ended
 
@@ -60,7 +62,7 @@ const RISK: u8 = 3;
 /// result and age of the last scrub, jobs that run, how full the pool is, and data that waits on fast devices. -v adds a line for each
 /// finding, with the command that mends it.
 ///
-/// A mount is asked for what it has in memory: no sleeping disk is woken. Pools that are not mounted are read from their devices;
+/// A mount is asked for what it has in memory: no sleeping disk is woken, unless a device is missing, which is looked for. Pools that are not mounted are read from their devices;
 /// the system that holds one by its lease is named.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
@@ -74,7 +76,8 @@ pub(crate) struct StatusCommand {
 
 /// Runs it; each finding has a line if `is_verbose`.
 pub(crate) fn run(command: &StatusCommand, is_verbose: bool) -> Result<ExitCode> {
-    let pools = gather::pools(&command.paths)?;
+    let pools =
+        gather::pools(&command.paths)?.into_iter().map(Judged::with_begun_returns).collect::<Vec<_>>();
     if command.json.json {
         output::print_json(&json::document(&pools))?;
     } else {

@@ -1,11 +1,14 @@
 //! Findings and their remedies in words.
 
 use crate::format::UnitMode;
-use brindle_admin::health::{ERROR_KINDS, Finding, PoolHealth, PoolServer, find_device};
+use brindle_admin::health::{
+    BadSuperblock, ERROR_KINDS, Finding, LessRedundant, PoolHealth, PoolServer, find_device,
+};
 use brindle_admin::pool::InterruptedReplacement;
 use brindle_admin::{DevId, RootId, Uuid};
 use brindle_fs::tree_name;
 use brindle_policy::placement::PlacementClass;
+use brindle_policy::tier::Content;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +27,19 @@ pub(super) fn finding(finding: &Finding) -> String {
         }
         Finding::DamagedTree(tree, why) => format!("the {} can't be read: {why}", tree_name(*tree)),
         Finding::Missing(devid, uuid) => format!("devid {devid} is missing (uuid {uuid})"),
+        Finding::ReturnStopped(devid, path) => {
+            format!("the return of devid {devid} ({}) was begun and has not ended", path.display())
+        }
+        Finding::Fenced(devices) => {
+            let ids: Vec<String> = devices.iter().map(ToString::to_string).collect();
+            format!("an interrupted move of chunks has left devid {} smaller", ids.join(", "))
+        }
+        Finding::LessRedundant(LessRedundant { content, profile, promised, used_bytes }) => {
+            format!("{} of {content} are {profile}, with less redundancy than {promised}", size(*used_bytes))
+        }
+        Finding::BadSuperblock(BadSuperblock { path, offset, problem }) => {
+            format!("{path}: superblock at offset {offset} is bad: {problem}")
+        }
         Finding::LeftOut(devid, path) => {
             format!("{} is left out of writes, for it has missed some", device(devid, path))
         }
@@ -114,6 +130,10 @@ pub(super) fn remedy(finding: &Finding, health: &PoolHealth) -> Option<String> {
                 "save what is left: `brindle restore -o rescue=all {pool} DEST`; see `brindle check {pool}`"
             )
         }
+        // The finding of its return has the command.
+        Finding::Missing(devid, _) if health.begun_returns.iter().any(|(begun, _)| begun == devid) => {
+            return None;
+        }
         Finding::Missing(devid, uuid) => match found(*devid, uuid, health).as_slice() {
             [] => format!("attach it, or `brindle device replace start {devid} DEVICE {mount}`"),
             [path] => taken_in(path, health),
@@ -121,6 +141,13 @@ pub(super) fn remedy(finding: &Finding, health: &PoolHealth) -> Option<String> {
                 format!("{}: {} may be it, and are copies of each other", chosen(health), listed(copies))
             }
         },
+        Finding::ReturnStopped(_, path) => goes_on(path, health),
+        Finding::Fenced(_) => format!("`brindle tier recover {pool}` gives the size back"),
+        Finding::LessRedundant(groups) => converted(groups, health),
+        Finding::BadSuperblock(_) => {
+            let devices = devices(health);
+            format!("`brindle rescue super-recover {devices}` writes it anew, as the next commit of a mount does")
+        }
         Finding::LeftOut(_, path) => {
             format!(
                 "unmount the pool, `brindle device rejoin {path} -o degraded --pool` and its other devices"
@@ -182,6 +209,39 @@ fn taken_in(path: &Path, health: &PoolHealth) -> String {
         }
         PoolServer::None => format!("name all devices of the pool: {path} as well"),
     }
+}
+
+/// Advice for a device whose return was interrupted.
+fn goes_on(path: &Path, health: &PoolHealth) -> String {
+    let path = path.display();
+    match health.server {
+        PoolServer::Brindle => {
+            format!("`brindle device rejoin {path} {}` goes on with it", mount_operand(health))
+        }
+        PoolServer::Kernel | PoolServer::None => {
+            let first = if health.server == PoolServer::Kernel { "unmount the pool; " } else { "" };
+            let devices = devices(health);
+            format!("{first}`brindle device rejoin {path} -o degraded --pool {devices}` goes on with it")
+        }
+    }
+}
+
+/// Advice for contents with fewer copies than the profile has.
+fn converted(groups: &LessRedundant, health: &PoolHealth) -> String {
+    let pool = operand(health);
+    let is_paused = health.jobs.iter().any(|job| job.name == "balance" && !job.is_running);
+    let first = match health.devices.iter().any(|device| device.is_missing) {
+        true => "once no device is missing, ",
+        false if is_paused => "after the balance that is paused, ",
+        false => "",
+    };
+    let to = |option: &str| format!("{option}convert={},soft", groups.promised);
+    let filters = match groups.content {
+        Content::Data => to("-d"),
+        Content::Metadata | Content::System => to("-m"),
+        Content::Mixed => format!("{} {}", to("-d"), to("-m")),
+    };
+    format!("{first}`brindle balance start {filters} {pool}`")
 }
 
 /// Advice for a missing device that the host has more than once: none of them is named, as it may be a backup.

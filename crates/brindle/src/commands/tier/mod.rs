@@ -18,6 +18,8 @@ mod status;
 mod watch;
 mod write_back;
 
+pub(crate) use state::directory as journals;
+
 use anyhow::Result;
 use clap::Subcommand;
 use std::process::ExitCode;
