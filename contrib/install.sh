@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what was built, or removes what was installed:
-#   [ZSH_COMPLETIONS=DIR] [RULES=DIR] install.sh [--remove] DESTDIR PREFIX SBIN UNITS [--strip]
+#   [BRINDLE=BINARY] [ZSH_COMPLETIONS=DIR] [RULES=DIR] install.sh [--remove] DESTDIR PREFIX SBIN UNITS [--strip]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,11 +21,12 @@ if [ "$remove" ]; then
     rm -rf "$doc"
     rm -f "$dest$prefix/bin/brindle" "$share"/man/man1/brindle.1 "$share"/man/man1/brindle-*.1 \
         "$share/man/man7/brindle.7" "$share/man/man8/mount.fuse.brindle.8" "$bash" "$zsh" "$fish" "$rules" "$dest$units/brindle-tier@.service" \
+        "$dest$units/brindle-tier-recover.service" "$dest$units/multi-user.target.wants/brindle-tier-recover.service" \
         "$dest$sbin"/{mount,umount}.{fuse,fuseblk}.brindle
     exit
 fi
 
-brindle=target/release/brindle
+brindle=${BRINDLE:-target/release/brindle}
 install -D -m 755 "${strip[@]}" "$brindle" "$dest$prefix/bin/brindle"
 install -d "$dest$sbin"
 for helper in {mount,umount}.{fuse,fuseblk}.brindle; do
@@ -46,6 +47,10 @@ for shell in bash zsh fish; do
 done
 
 install -D -m 644 contrib/brindle-tier@.service "$dest$units/brindle-tier@.service"
+install -D -m 644 contrib/brindle-tier-recover.service "$dest$units/brindle-tier-recover.service"
+# Begun at each boot: without an interrupted run it does nothing.
+install -d "$dest$units/multi-user.target.wants"
+ln -sf ../brindle-tier-recover.service "$dest$units/multi-user.target.wants/brindle-tier-recover.service"
 sed "s|@BIN@|$prefix/bin|" contrib/65-brindle.rules >"$pages/rules"
 install -D -m 644 "$pages/rules" "$rules"
 install -d "$doc/user"
