@@ -41,8 +41,8 @@ pub use replace::{
     KernelReplaceProgress, KernelReplaceStart,
 };
 pub use scrub::{
-    KERNEL_SCRUB_READ_ONLY, KernelScrub, KernelScrubProgress, SCRUB_DEVICES_MAX, SCRUB_READ_ONLY,
-    SCRUB_RESUME, SCRUB_TEXT_BYTES, ScrubLimit, ScrubPage, ScrubStart,
+    KERNEL_SCRUB_READ_ONLY, KernelScrub, KernelScrubProgress, SCRUB_DEVICES_MAX, SCRUB_LEAVE_SLEEPING,
+    SCRUB_READ_ONLY, SCRUB_RESUME, SCRUB_TEXT_BYTES, ScrubLimit, ScrubPage, ScrubStart,
 };
 pub use space::{DeviceSpace, GroupSpace, SPACE_RESERVE, SpaceEntry, SpaceList, SpacePage, SpaceReport};
 pub use stream::{

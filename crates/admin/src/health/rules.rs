@@ -118,6 +118,8 @@ pub enum Finding {
     Waiting(u64, Option<u64>),
     /// A scrub runs: percent.
     ScrubRuns(Option<u64>),
+    /// The last scrub left devices that were asleep: their number.
+    ScrubLeft(usize),
     /// The last scrub was cancelled or interrupted: percent.
     ScrubStopped(Option<u64>),
     /// The last scrub came to its end: seconds since its begin, and errors that it corrected.
@@ -165,6 +167,7 @@ impl Finding {
             | Self::Waiting(..)
             | Self::ScrubRuns(_)
             | Self::ScrubStopped(_)
+            | Self::ScrubLeft(_)
             | Self::Scrubbed(..)
             | Self::NeverScrubbed
             | Self::Job(_) => Severity::Note,
@@ -218,6 +221,7 @@ impl Finding {
             Self::Waiting(..) => "write_back_waits",
             Self::ScrubRuns(_) => "scrub_runs",
             Self::ScrubStopped(_) => "scrub_stopped",
+            Self::ScrubLeft(_) => "scrub_left_sleeping",
             Self::Scrubbed(..) => "scrubbed",
             Self::NeverScrubbed => "never_scrubbed",
             Self::WrongQuotas => "quotas_inconsistent",
@@ -344,9 +348,11 @@ fn judge_scrub(record: &ScrubRecord, is_running: bool, now: u64, found: &mut Vec
     let (done, total) = (sum(|device| device.done_bytes), sum(|device| device.total_bytes));
     let percent = (total > 0).then(|| done.min(total).saturating_mul(100) / total);
     let is_stopped = devices.iter().any(|device| device.state == DeviceState::Cancelled);
+    let left = record.report.left().count();
     found.push(match () {
         () if is_running => Finding::ScrubRuns(percent),
         () if is_stopped => Finding::ScrubStopped(percent),
+        () if left > 0 => Finding::ScrubLeft(left),
         () => Finding::Scrubbed(now.saturating_sub(record.started), counts.corrected_errors),
     });
 }

@@ -159,6 +159,8 @@ fn the_result_of_a_scrub_counts_by_its_consequence() {
     let ended = |state| judged(|pool| pool.scrub = scrubbed(ScrubCounts::default(), state));
     let (state, _, found) = ended(DeviceState::Cancelled);
     assert_eq!((state, found), (State::Ok, vec![Finding::ScrubStopped(Some(25))]));
+    let (state, _, found) = ended(DeviceState::Asleep);
+    assert_eq!((state, found), (State::Ok, vec![Finding::ScrubLeft(1)]));
     let (state, severity, _) = ended(DeviceState::Failed("EIO".to_owned()));
     assert_eq!((state, severity), (State::Attention, Severity::Attention));
     let (_, _, found) = judged(|pool| pool.scrub.as_mut().expect("there is one").1 = true);

@@ -8,7 +8,8 @@ use brindle_care::job::Control;
 use brindle_care::scrub::{ScrubError, ScrubJob, ScrubObserver, ScrubRecord};
 use brindle_ondisk::{DevId, to_usize};
 use brindle_uapi::message::{
-    SCRUB_DEVICES_MAX, SCRUB_READ_ONLY, SCRUB_RESUME, SCRUB_TEXT_BYTES, ScrubLimit, ScrubPage, ScrubStart,
+    SCRUB_DEVICES_MAX, SCRUB_LEAVE_SLEEPING, SCRUB_READ_ONLY, SCRUB_RESUME, SCRUB_TEXT_BYTES, ScrubLimit,
+    ScrubPage, ScrubStart,
 };
 use brindle_uapi::verb;
 use rustix::io::Errno;
@@ -21,7 +22,11 @@ pub(super) fn start(mounted: &Mounted, job: &ScrubJob) -> Result<(), AdminError>
         return Err(AdminError::TooManyDevices(SCRUB_DEVICES_MAX));
     }
     devices.iter_mut().zip(&job.devices).for_each(|(to, devid)| *to = devid.get());
-    let flags = [(job.read_only, SCRUB_READ_ONLY), (job.resume, SCRUB_RESUME)];
+    let flags = [
+        (job.read_only, SCRUB_READ_ONLY),
+        (job.resume, SCRUB_RESUME),
+        (job.leaves_sleeping, SCRUB_LEAVE_SLEEPING),
+    ];
     let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum();
     let start = ScrubStart { flags, limit: job.limit, count: job.devices.len() as u64, devices };
     match call::set::<verb::StartScrub>(&mounted.file, start) {

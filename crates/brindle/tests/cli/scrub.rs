@@ -269,3 +269,51 @@ fn scrub_by_kernel(pool: &Pool) -> Output {
     }
     done
 }
+
+#[test]
+fn a_scrub_leaves_sleeping_disks_until_it_is_resumed() {
+    if !can_mount() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let (tree, place) = (directory.path().join("tree"), directory.path().join("place"));
+    [&tree, &place].iter().for_each(|path| fs::create_dir(path).expect("new"));
+    fs::write(tree.join("large"), vec![7; 9_000_000]).expect("room");
+    let images: Vec<PathBuf> =
+        ["ssd1", "ssd2", "disk1", "disk2"].iter().map(|name| directory.path().join(name)).collect();
+    let classes = ["fast", "fast", "bulk", "bulk"];
+    let operands: Vec<String> =
+        images.iter().zip(classes).map(|(image, class)| format!("{}:{class}", text(image))).collect();
+    let words = ["-q", "mkfs", "--size", "512M", "-d", "raid1", "-m", "raid1", "--rootdir", text(&tree)];
+    brindle_prints(words.into_iter().chain(operands.iter().map(String::as_str)));
+    let pool = Pool { directory, images };
+    let wrong = pool.on_devices(&["start", "--leave-sleeping"]);
+    assert_eq!(code(&wrong), Some(2), "{wrong:?}");
+    pool.mount();
+    // What goes into trees alone lets disks sleep.
+    for number in 0..3 {
+        fs::write(place.join(format!("small{number}")), b"inline").expect("room");
+        brindle_prints(["-q", "filesystem", "sync", text(&place)]);
+    }
+    let states = |status: &Value| -> Vec<String> {
+        let devices = status["devices"].as_array().expect("a list").iter();
+        devices.map(|device| device["status"].as_str().expect("text").to_owned()).collect()
+    };
+    let left = pool.on_mount(&["start", "-B", "--leave-sleeping"]);
+    assert_eq!(code(&left), Some(0), "{left:?}");
+    let said = String::from_utf8_lossy(&left.stdout).into_owned();
+    assert!(said.contains("Status:           incomplete") && said.contains("Left asleep:      /"), "{said}");
+    let status = pool.status(&[pool.place()]);
+    assert_eq!(states(&status), ["finished", "finished", "asleep", "asleep"], "{status}");
+    assert_eq!((&status["status"], &status["devices"][2]["done_bytes"]), (&"incomplete".into(), &0.into()));
+    let health = brindle_prints(["-q", "status", "-v", text(&place)]);
+    assert!(health.contains("the last scrub left 2 devices asleep"), "{health}");
+    let still = pool.on_mount(&["resume", "-B", "--leave-sleeping"]);
+    assert_eq!((code(&still), states(&pool.status(&[pool.place()]))[2].as_str()), (Some(0), "asleep"));
+    let resumed = pool.on_mount(&["resume", "-B"]);
+    assert_eq!(code(&resumed), Some(0), "{resumed:?}");
+    let status = pool.status(&[pool.place()]);
+    assert_eq!((&status["status"], states(&status)), (&"finished".into(), vec!["finished".to_owned(); 4]));
+    assert_eq!(code(&pool.on_mount(&["resume", "-B"])), Some(2), "nothing is left");
+    pool.unmount();
+}

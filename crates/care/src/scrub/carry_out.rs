@@ -27,6 +27,8 @@ pub struct ScrubJob {
     pub limit: u64,
     /// True to go on with the last one.
     pub resume: bool,
+    /// True if devices that are asleep at the begin are left for later.
+    pub leaves_sleeping: bool,
 }
 
 impl ScrubJob {
@@ -47,8 +49,13 @@ impl ScrubJob {
         record.read_only = self.read_only || !filesystem.is_writable();
         record.interrupt();
         let resumed = self.resume.then(|| std::mem::take(&mut record.report));
-        let plan =
-            Plan { devices: self.devices.clone(), resumed, read_only: record.read_only, limit: self.limit };
+        let plan = Plan {
+            devices: self.devices.clone(),
+            resumed,
+            read_only: record.read_only,
+            limit: self.limit,
+            leaves_sleeping: self.leaves_sleeping,
+        };
         let scrub = Scrub::new(filesystem, &plan)?;
         record.report = scrub.report();
         Ok((scrub, record))

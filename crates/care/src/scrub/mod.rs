@@ -12,7 +12,7 @@
 //!
 //! **State.** The place and the counts of each device are in memory ([`Scrub::report`]); the caller stores them from time to
 //! time ([`record`]). A scrub that was interrupted, by a cancellation or a crash, goes on from there ([`Plan`]): windows
-//! that were verified since the last time are verified again. What was not correct, with the names of its files
+//! that were verified since the last time are verified again. So does one that left devices that were asleep. What was not correct, with the names of its files
 //! ([`names`]), is kept up to [`FAULTS_MAX`].
 
 mod carry_out;
@@ -30,8 +30,8 @@ pub use record::{RecordError, ScrubRecord};
 use brindle_fs::{Filesystem, FsError};
 use brindle_tree::TreeError;
 pub use brindle_volume::ScrubCounts;
-use brindle_volume::{Content, ScrubFault};
-use std::collections::BTreeMap;
+use brindle_volume::{Content, DeviceTraffic, ScrubFault};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use thiserror::Error;
@@ -70,6 +70,8 @@ pub enum DeviceState {
     Finished,
     /// Cancelled, or interrupted.
     Cancelled,
+    /// Left for later, for it was asleep: commits had nothing for it.
+    Asleep,
     /// The device is not there.
     Missing,
     /// Ended by an error.
@@ -119,6 +121,8 @@ pub struct Plan {
     pub read_only: bool,
     /// Limit of each device, in bytes a second; 0 for none.
     pub limit: u64,
+    /// True if devices that are asleep are left for later: nothing is read of them but what a repair needs.
+    pub leaves_sleeping: bool,
 }
 
 /// Progress of a scrub.
@@ -143,6 +147,11 @@ impl ScrubReport {
     /// Returns true while a device is being scrubbed.
     pub fn is_running(&self) -> bool {
         self.devices.iter().any(|device| device.state == DeviceState::Running)
+    }
+
+    /// Devices that were left for later, for they were asleep.
+    pub fn left(&self) -> impl Iterator<Item = &DeviceProgress> {
+        self.devices.iter().filter(|device| device.state == DeviceState::Asleep)
     }
 
     /// Returns true if a device was not scrubbed to its end, and can be.
@@ -179,6 +188,7 @@ impl Scrub {
             *sizes.entry(stripe.devid).or_default() += stripe.length;
         }
         let is_meant = |devid: &DevId| plan.devices.is_empty() || plan.devices.contains(devid);
+        let asleep = if plan.leaves_sleeping { sleeping(filesystem) } else { BTreeSet::new() };
         let mut devices = Vec::new();
         for device in all.into_iter().filter(|device| is_meant(&device.devid)) {
             let before = plan.resumed.as_ref().map(|resumed| &resumed.devices);
@@ -193,12 +203,16 @@ impl Scrub {
             progress.total_bytes = sizes.get(&device.devid).copied().unwrap_or(0);
             progress.limit = plan.limit;
             if progress.state != DeviceState::Finished {
-                progress.state = if device.missing { DeviceState::Missing } else { DeviceState::Running };
+                progress.state = match () {
+                    () if device.missing => DeviceState::Missing,
+                    () if asleep.contains(&device.devid) => DeviceState::Asleep,
+                    () => DeviceState::Running,
+                };
             }
             devices.push(progress);
         }
         let report = ScrubReport { devices, ..plan.resumed.clone().unwrap_or_default() };
-        if plan.resumed.is_some() && !report.is_running() {
+        if plan.resumed.is_some() && !report.is_running() && report.left().next().is_none() {
             return Err(ScrubError::NothingToResume);
         }
         let shared = Mutex::new(Shared { report, is_stopped: false });
@@ -311,6 +325,13 @@ impl Scrub {
             shared = self.changed.wait_timeout(shared, owed).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
+}
+
+/// Devices that commits leave alone, and of which nothing is asked now.
+fn sleeping(filesystem: &Filesystem) -> BTreeSet<DevId> {
+    let traffic = filesystem.pool().volume().traffic().into_iter();
+    let is_unasked = |device: &DeviceTraffic| device.traffic.is_none_or(|traffic| traffic.in_flight == 0);
+    traffic.filter(|device| device.is_asleep && is_unasked(device)).map(|device| device.devid).collect()
 }
 
 /// A fault in words.

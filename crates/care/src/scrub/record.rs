@@ -113,6 +113,7 @@ impl ScrubRecord {
                 DeviceState::Running => "running",
                 DeviceState::Finished => "finished",
                 DeviceState::Cancelled => "cancelled",
+                DeviceState::Asleep => "asleep",
                 DeviceState::Missing => "missing",
                 DeviceState::Failed(_) => "failed",
             };
@@ -221,6 +222,7 @@ fn device_of(line: &str) -> Option<DeviceProgress> {
         "running" => DeviceState::Running,
         "finished" => DeviceState::Finished,
         "cancelled" => DeviceState::Cancelled,
+        "asleep" => DeviceState::Asleep,
         "missing" => DeviceState::Missing,
         "failed" => DeviceState::Failed(String::new()),
         _ => return None,
@@ -315,7 +317,8 @@ mod tests {
         let failed = DeviceState::Failed("the reason".to_owned());
         let files = vec![(b"/a b%\n\xff".to_vec(), 4096)];
         let fault = Fault { text: "data at logical 5".to_owned(), files };
-        let devices = vec![device(1, DeviceState::Running), device(2, failed)];
+        let devices =
+            vec![device(1, DeviceState::Running), device(2, failed), device(3, DeviceState::Asleep)];
         let report = ScrubReport { devices, faults: vec![fault], fault_count: 9 };
         ScrubRecord { fsid: Uuid([7; 16]).to_string(), started: 11, process: (0, 0), read_only: true, report }
     }

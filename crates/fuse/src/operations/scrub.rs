@@ -5,7 +5,7 @@ use brindle_care::job::Control;
 use brindle_care::scrub::{DevId, Scrub, ScrubError, ScrubJob, ScrubRecord, carry_out};
 use brindle_fs::Filesystem;
 use brindle_uapi::message::{
-    SCRUB_READ_ONLY, SCRUB_RESUME, SCRUB_TEXT_BYTES, ScrubLimit, ScrubPage, ScrubStart,
+    SCRUB_LEAVE_SLEEPING, SCRUB_READ_ONLY, SCRUB_RESUME, SCRUB_TEXT_BYTES, ScrubLimit, ScrubPage, ScrubStart,
 };
 use rustix::io::Errno;
 use std::path::PathBuf;
@@ -51,7 +51,8 @@ impl ScrubService {
         let devices = start.devices.get(..count).ok_or(Errno::INVAL)?;
         let devices = devices.iter().map(|devid| DevId::new(*devid)).collect();
         let resume = start.flags & SCRUB_RESUME != 0;
-        let job = ScrubJob { devices, read_only, limit: start.limit, resume };
+        let leaves_sleeping = start.flags & SCRUB_LEAVE_SLEEPING != 0;
+        let job = ScrubJob { devices, read_only, limit: start.limit, resume, leaves_sleeping };
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.lock();
         if state.scrub.is_some() {

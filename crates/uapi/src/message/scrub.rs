@@ -9,7 +9,7 @@ pub const SCRUB_DEVICES_MAX: usize = 64;
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ScrubStart {
-    /// [`SCRUB_READ_ONLY`], [`SCRUB_RESUME`].
+    /// [`SCRUB_READ_ONLY`], [`SCRUB_RESUME`], [`SCRUB_LEAVE_SLEEPING`].
     pub flags: u64,
     /// No more bytes of each device in a second; 0 for as many as can be.
     pub limit: u64,
@@ -23,6 +23,8 @@ pub struct ScrubStart {
 pub const SCRUB_READ_ONLY: u64 = 1 << 0;
 /// The last one, which was cancelled or interrupted, goes on.
 pub const SCRUB_RESUME: u64 = 1 << 1;
+/// Devices that are asleep at its begin are left for later.
+pub const SCRUB_LEAVE_SLEEPING: u64 = 1 << 2;
 
 /// A limit of a scrub that runs (ours).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]

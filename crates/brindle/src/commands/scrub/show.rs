@@ -25,6 +25,9 @@ pub(super) fn print(record: &ScrubRecord, is_running: bool, by_device: bool, raw
                 writeln!(out, "Not scrubbed:     {} (id {}): {why}", device.name, device.devid)?;
             }
         }
+        for device in record.report.left() {
+            writeln!(out, "Left asleep:      {} (id {}): `resume` scrubs it", device.name, device.devid)?;
+        }
     }
     for fault in &record.report.faults {
         writeln!(out, "{}", fault.text)?;
@@ -159,6 +162,8 @@ fn state_of(devices: &[DeviceProgress], is_running: bool) -> &'static str {
         () if any(&DeviceState::Running) || any(&DeviceState::Cancelled) => "aborted",
         () if devices.iter().any(|device| matches!(device.state, DeviceState::Failed(_))) => "failed",
         () if devices.iter().all(|device| device.state == DeviceState::Missing) => "missing",
+        () if devices.iter().all(|device| device.state == DeviceState::Asleep) => "asleep",
+        () if any(&DeviceState::Asleep) => "incomplete",
         () => "finished",
     }
 }

@@ -61,6 +61,10 @@ pub(crate) struct RunOptions {
     /// Read no more of each device in a second on the average, such as 50M
     #[arg(long, value_name = "BYTES", value_parser = crate::commands::quantity::parse_rate)]
     limit: Option<u64>,
+    /// Leave devices that are asleep for later: those that commits have nothing for, as `brindle top` shows them. `resume`, or
+    /// another start without this, wakes and scrubs them. For mounts of brindle
+    #[arg(long)]
+    leave_sleeping: bool,
     /// Comma-separated, for devices that are not mounted: degraded (go on without missing devices;
     /// degraded=named: without all others), device=PATH
     #[arg(short, long = "options", value_name = "OPTIONS")]
@@ -110,8 +114,15 @@ pub(crate) fn resume(command: &ResumeCommand) -> Result<ExitCode> {
 }
 
 fn scrub(options: &RunOptions, devices: Vec<DevId>, resume: bool) -> Result<ExitCode> {
-    let job = ScrubJob { devices, read_only: options.read_only, limit: options.limit.unwrap_or(0), resume };
+    let (read_only, leaves_sleeping) = (options.read_only, options.leave_sleeping);
+    let job = ScrubJob { devices, read_only, limit: options.limit.unwrap_or(0), resume, leaves_sleeping };
     let done = match Reach::of(&options.paths)? {
+        Reach::Kernel(_) | Reach::Devices(_) if leaves_sleeping => {
+            return wrong_usage(
+                "--leave-sleeping is for mounts of brindle: elsewhere nothing tells which devices sleep"
+                    .to_owned(),
+            );
+        }
         Reach::Devices(paths) => on_devices(options, &job, &paths),
         mount if options.foreground => on_mount(options, &job, &mount),
         mount => in_background(options, &job, &mount),

@@ -82,6 +82,9 @@ pub(super) fn finding(finding: &Finding) -> String {
         }
         Finding::ScrubRuns(done) => format!("a scrub is running{}", percent(done)),
         Finding::ScrubStopped(done) => format!("the last scrub was interrupted{}", percent(done)),
+        Finding::ScrubLeft(count) => {
+            format!("the last scrub left {} asleep", plural(*count as u64, "device"))
+        }
         Finding::Scrubbed(seconds, corrected) => {
             let corrected = match corrected {
                 0 => String::new(),
@@ -172,7 +175,9 @@ pub(super) fn remedy(finding: &Finding, health: &PoolHealth) -> Option<String> {
         Finding::Uncorrectable(_) => {
             format!("`brindle scrub status {pool}` names the files: restore them, and scrub again")
         }
-        Finding::NotScrubbed(..) | Finding::ScrubStopped(_) => format!("`brindle scrub resume {pool}`"),
+        Finding::NotScrubbed(..) | Finding::ScrubStopped(_) | Finding::ScrubLeft(_) => {
+            format!("`brindle scrub resume {pool}`")
+        }
         Finding::NeverScrubbed => format!("`brindle scrub start {pool}`"),
         Finding::Full(..) => format!("delete files or snapshots, or `brindle device add DEVICE {mount}`"),
         Finding::MetadataSpills | Finding::WaitingStuck(..) => format!("`brindle tier status {pool}`"),
