@@ -95,7 +95,8 @@ fn the_state_of_a_pool_is_told_by_a_later_copy_of_its_superblock() {
     let file = File::options().write(true).open(image).expect("it is there");
     file.write_all_at(&[0; 4096], 64 << 10).expect("room");
     let shown = String::from_utf8_lossy(&brindle(["status", image]).stdout).into_owned();
-    assert!(shown.contains("  ok  not mounted  data"), "{shown}");
+    assert!(shown.contains("  errors  not mounted  "), "{shown}");
+    assert!(shown.contains(": superblock at offset 65536 is bad") && shown.contains("; data "), "{shown}");
 }
 
 #[test]

@@ -225,7 +225,8 @@ fn bad_copies_of_superblocks_are_told_with_the_command_that_writes_them() {
     let metrics = String::from_utf8(metrics.stdout).expect("text");
     let bad = metrics.lines().find(|line| line.starts_with("brindle_pool_bad_superblocks{"));
     assert!(bad.is_some_and(|line| line.ends_with(" 1")), "{metrics}");
-    let mended = pool.brindle(&["rescue", "super-recover", "--yes"], &pool.images);
+    let undo = pool.place().join("undo");
+    let mended = pool.brindle(&["rescue", "super-recover", "--yes", "--undo", text(&undo)], &pool.images);
     assert!(mended.status.success(), "{mended:?}");
     assert_eq!(pool.status(&pool.images).0, Some(0));
 }
