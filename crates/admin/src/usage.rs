@@ -52,6 +52,8 @@ pub struct KindUsage {
     pub used_bytes: u64,
     /// Bytes that they take on devices.
     pub raw_bytes: u64,
+    /// Bytes that are free in those on devices of a seed, and can't be used.
+    pub sealed_bytes: u64,
     /// The same by the class of devices, with length and used bytes; empty where there is one class.
     pub classes: BTreeMap<Place, [u64; 2]>,
 }
@@ -76,6 +78,8 @@ pub struct DeviceUsage {
     pub path: PathBuf,
     /// True if it is not there.
     pub is_missing: bool,
+    /// True if it belongs to the seed that the pool has grown from: nothing is written there.
+    pub is_seed: bool,
     /// Its size as the pool has it.
     pub total_bytes: u64,
     /// Bytes behind the part that the pool uses.
@@ -91,9 +95,9 @@ pub struct DeviceUsage {
 }
 
 impl DeviceUsage {
-    /// Bytes that belong to no chunk.
+    /// Bytes that belong to no chunk, and could; none of a device of a seed.
     pub fn unallocated_bytes(&self) -> u64 {
-        self.total_bytes.saturating_sub(self.allocated_bytes)
+        if self.is_seed { 0 } else { self.total_bytes.saturating_sub(self.allocated_bytes) }
     }
 
     /// Allocated bytes of one content and profile.
@@ -166,8 +170,9 @@ impl Usage {
         served: &HashMap<DevId, PlacementClass>,
     ) -> Self {
         let mut usage = Self::empty(inventory.fsid);
-        let missing: BTreeMap<DevId, bool> =
-            inventory.devices.iter().map(|device| (device.devid, device.is_missing)).collect();
+        let known =
+            inventory.devices.iter().map(|device| (device.devid, (device.is_missing, device.is_seed)));
+        let known: BTreeMap<DevId, (bool, bool)> = known.collect();
         let (devices, pool) = classified(inventory, is_of_kernel, &HashMap::new(), served);
         let mut classes = devices.iter().map(|device| device.class.0);
         usage.has_tiers = classes.next().is_some_and(|first| classes.any(|class| class != first));
@@ -175,7 +180,8 @@ impl Usage {
             .into_iter()
             .map(|device| DeviceUsage {
                 devid: device.devid,
-                is_missing: missing.get(&device.devid).copied().unwrap_or(false),
+                is_missing: known.get(&device.devid).is_some_and(|(is_missing, _)| *is_missing),
+                is_seed: known.get(&device.devid).is_some_and(|(_, is_seed)| *is_seed),
                 total_bytes: device.total_bytes,
                 slack_bytes: host::slack_bytes(&device.path, device.total_bytes),
                 allocated_bytes: 0,
@@ -207,8 +213,14 @@ impl Usage {
                 *device.pieces.entry((chunk.kind.bits(), chunk.stripes.len())).or_default() += stripe_bytes;
             }
         }
+        let is_of_seed =
+            |devid: DevId| self.devices.iter().any(|device| device.devid == devid && device.is_seed);
+        let is_sealed = chunk.stripes.iter().any(|stripe| is_of_seed(stripe.devid));
         let has_tiers = self.has_tiers;
         let sum = self.kind_mut(chunk.kind);
+        if is_sealed {
+            sum.sealed_bytes += chunk.length_bytes.saturating_sub(chunk.used_bytes);
+        }
         sum.total_bytes += chunk.length_bytes;
         sum.used_bytes += chunk.used_bytes;
         sum.raw_bytes += stripe_bytes * chunk.stripes.len() as u64;
@@ -222,7 +234,14 @@ impl Usage {
     fn kind_mut(&mut self, kind: BlockGroupType) -> &mut KindUsage {
         let at = self.kinds.iter().position(|sum| sum.kind == kind).unwrap_or_else(|| {
             let classes = BTreeMap::new();
-            self.kinds.push(KindUsage { kind, total_bytes: 0, used_bytes: 0, raw_bytes: 0, classes });
+            self.kinds.push(KindUsage {
+                kind,
+                total_bytes: 0,
+                used_bytes: 0,
+                raw_bytes: 0,
+                sealed_bytes: 0,
+                classes,
+            });
             self.kinds.len() - 1
         });
         &mut self.kinds[at]
@@ -299,6 +318,8 @@ fn plain_devices(mounted: &Mounted) -> Result<Vec<DeviceUsage>, AdminError> {
         DeviceUsage {
             devid: DevId::new(info.devid),
             is_missing: path.as_os_str().is_empty(),
+            // Which ones do belong to a seed is not known.
+            is_seed: false,
             total_bytes: info.total_bytes,
             slack_bytes: host::slack_bytes(&path, info.total_bytes),
             allocated_bytes: info.used_bytes,

@@ -184,11 +184,17 @@ pub struct MissingDevice {
     pub devid: DevId,
     /// Its UUID.
     pub uuid: Uuid,
+    /// UUID of the seed that it belongs to, if it does.
+    pub seed: Option<Uuid>,
 }
 
 impl fmt::Display for MissingDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "devid {} (uuid {})", self.devid, self.uuid)
+        write!(f, "devid {} (uuid {}", self.devid, self.uuid)?;
+        match self.seed {
+            Some(seed) => write!(f, ", of the seed {seed} that the pool has grown from)"),
+            None => write!(f, ")"),
+        }
     }
 }
 

@@ -41,6 +41,8 @@ pub(crate) struct Pool {
     pub(crate) ending: Option<(Generation, NodeExpectation)>,
     /// Devices that held a superblock as new as the pool's when it was opened.
     holders: Holders,
+    /// UUIDs that items of the pool's own devices may have: other ones are those of seeds.
+    own_uuids: [Uuid; 2],
     /// Given, of other pools, and not (yet) found to be a seed.
     strangers: Vec<Found>,
     /// Stale devices that the pool is written without, by index, until they were compared with the others.
@@ -73,7 +75,9 @@ impl Pool {
     pub(crate) fn new(scan: Scan) -> Self {
         let generation = scan.superblock.generation;
         let holders = scan.holders;
-        let mut pool = Self { unused: scan.unused, strangers: scan.strangers, holders, ..Self::default() };
+        let own_uuids = [scan.superblock.fsid, scan.superblock.tree_uuid()];
+        let mut pool =
+            Self { unused: scan.unused, strangers: scan.strangers, holders, own_uuids, ..Self::default() };
         for found in &scan.members {
             let mut device = present(found);
             let is_older = found.superblock.generation < generation;
@@ -421,7 +425,12 @@ impl Pool {
     fn missing(&self) -> Vec<MissingDevice> {
         let is_missing = |device: &&PoolDevice| device.device.is_none() && !device.is_intruder;
         let missing = self.devices.iter().filter(is_missing);
-        missing.map(|device| MissingDevice { devid: device.devid, uuid: device.uuid }).collect()
+        let of_one = |device: &PoolDevice| MissingDevice {
+            devid: device.devid,
+            uuid: device.uuid,
+            seed: Some(device.item.fsid).filter(|fsid| !fsid.is_nil() && !self.own_uuids.contains(fsid)),
+        };
+        missing.map(of_one).collect()
     }
 
     /// The error of a pool of which metadata can't be read for want of devices; `None` if all can be.

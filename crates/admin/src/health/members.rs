@@ -4,7 +4,7 @@ use super::find::{block_devices, btrfs_devices};
 use crate::pool::{AdminError, DeviceIdentity};
 use brindle_cache::{CacheWord, look_at_device};
 use brindle_device::Device;
-use brindle_ondisk::{DevId, Generation, Uuid};
+use brindle_ondisk::{DevId, Generation, Uuid, to_u64};
 use brindle_tree::{OpenOptions, Pool};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -64,12 +64,18 @@ pub fn members(named: &[PathBuf], except: &[PathBuf], search: Search) -> Result<
     };
     let is_sought = search == Search::Always || !known.is_complete();
     let found = if is_sought { candidates(named.iter().chain(except)) } else { Vec::new() };
-    let others = choose(&known, found, |found| uuids_of_pool(&known.newest.fsid, named, found));
-    let found = known.count() + others.len();
+    let of_seeds: Vec<_> =
+        found.iter().filter(|(it, _)| it.is_seed && it.fsid != known.newest.fsid).cloned().collect();
+    let mut others = choose(&known, found, |found| uuids_of_pool(&known.newest.fsid, named, found));
     let newest = others.iter().map(|(identity, _)| *identity).chain([known.newest]);
     let expected = newest.max_by_key(|identity| identity.generation).map_or(0, |newest| newest.devices);
+    let count = |others: &[(DeviceIdentity, PathBuf)]| to_u64(known.count() + others.len());
+    if count(&others) < expected {
+        others.extend(seeds_among(&known, named, &others, &of_seeds));
+    }
+    let found = count(&others);
     let others = others.into_iter().map(|(_, path)| path).collect();
-    Ok(Members { others, expected, found: u64::try_from(found).unwrap_or(u64::MAX) })
+    Ok(Members { others, expected, found })
 }
 
 /// Named devices of a pool.
@@ -168,17 +174,63 @@ pub fn find_device(there: &[&Path], fsid: &Uuid, devid: DevId, uuid: &Uuid) -> V
     found
 }
 
+/// Block devices of the seeds that the pool of these devices has grown from, by its chunk tree: they have superblocks of another pool,
+/// and are not found as others are.
+pub fn seeds_of(named: &[PathBuf]) -> Vec<PathBuf> {
+    let is_block_device = |path: &PathBuf| !block_device_numbers(path).is_empty();
+    if !named.iter().any(is_block_device) {
+        return Vec::new();
+    }
+    let identities: Vec<_> =
+        named.iter().filter_map(|path| DeviceIdentity::read_any_copy(path).ok().flatten()).collect();
+    let Some(known) = Known::of(&identities).filter(|known| !known.is_complete()) else { return Vec::new() };
+    let is_other_seed =
+        |(identity, _): &(DeviceIdentity, PathBuf)| identity.is_seed && identity.fsid != known.newest.fsid;
+    let candidates: Vec<_> = candidates(named.iter()).into_iter().filter(is_other_seed).collect();
+    seeds_among(&known, named, &[], &candidates).into_iter().map(|(_, path)| path).collect()
+}
+
+/// The candidates that are devices of seeds of the pool; none of those that there are two of.
+fn seeds_among(
+    known: &Known,
+    named: &[PathBuf],
+    others: &[(DeviceIdentity, PathBuf)],
+    candidates: &[(DeviceIdentity, PathBuf)],
+) -> Vec<(DeviceIdentity, PathBuf)> {
+    let is_single = |it: &DeviceIdentity| {
+        let copies = candidates.iter().filter(|(other, _)| (other.fsid, other.uuid) == (it.fsid, it.uuid));
+        copies.count() == 1
+    };
+    let single: Vec<_> = candidates.iter().filter(|(identity, _)| is_single(identity)).collect();
+    if single.is_empty() {
+        return Vec::new();
+    }
+    let paths =
+        named.iter().chain(others.iter().map(|(_, path)| path)).chain(single.iter().map(|(_, path)| path));
+    let Some(pool) = open_to_look(&known.newest.fsid, paths) else { return Vec::new() };
+    let devices = pool.volume().devices();
+    let is_wanted = |identity: &DeviceIdentity| {
+        let is_it = |uuid: Uuid, devid: DevId| (uuid, devid) == (identity.uuid, identity.devid);
+        devices.iter().any(|device| device.is_seed && !device.missing && is_it(device.uuid, device.devid))
+    };
+    single.into_iter().filter(|(identity, _)| is_wanted(identity)).cloned().collect()
+}
+
+/// A pool by what can be read of it.
+fn open_to_look<'p>(fsid: &Uuid, paths: impl Iterator<Item = &'p PathBuf>) -> Option<Pool> {
+    let devices: Vec<Arc<dyn Device>> = paths.filter_map(|path| look_at_device(path).ok()).collect();
+    let mut options = OpenOptions::default();
+    (options.volume.fsid, options.volume.degraded) = (Some(*fsid), true);
+    Pool::open(devices, &options).ok()
+}
+
 /// Ids and UUIDs of the devices of a pool by its chunk tree; `None` if that can't be read.
 fn uuids_of_pool(
     fsid: &Uuid,
     named: &[PathBuf],
     found: &[&(DeviceIdentity, PathBuf)],
 ) -> Option<Vec<(DevId, Uuid)>> {
-    let paths = named.iter().chain(found.iter().map(|(_, path)| path));
-    let devices: Vec<Arc<dyn Device>> = paths.filter_map(|path| look_at_device(path).ok()).collect();
-    let mut options = OpenOptions::default();
-    (options.volume.fsid, options.volume.degraded) = (Some(*fsid), true);
-    let pool = Pool::open(devices, &options).ok()?;
+    let pool = open_to_look(fsid, named.iter().chain(found.iter().map(|(_, path)| path)))?;
     Some(pool.volume().devices().into_iter().map(|device| (device.devid, device.uuid)).collect())
 }
 

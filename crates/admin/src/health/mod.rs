@@ -21,7 +21,7 @@ mod target;
 mod tests;
 
 pub use find::{FoundPool, btrfs_devices, find_tagged, on_block_devices, on_devices, on_mounts, pool_at};
-pub use members::{Members, Search, find_device, images_beside, members};
+pub use members::{Members, Search, find_device, images_beside, members, seeds_of};
 pub use redundancy::{LessRedundant, less_redundant};
 pub use rules::{Finding, Severity, State, findings, severity_of, state_of};
 pub use ssds::find_ssds;

@@ -3,7 +3,7 @@
 use crate::call;
 use crate::control::{ControlError, Mounted};
 use crate::sysfs;
-use brindle_ondisk::item::{Chunk, DeviceClassesHeader, WriteBackHeader};
+use brindle_ondisk::item::{Chunk, DevItem, DeviceClassesHeader, WriteBackHeader};
 use brindle_ondisk::{DevId, Item, Key, KeyType, Logical, ObjectId, RootId, Uuid};
 use brindle_policy::class::{ClassesProblem, DeviceClasses};
 use brindle_policy::tier::{TierChunk, TierStripe};
@@ -72,6 +72,8 @@ impl Mounted {
 
     fn devices(&self, fsid: &Uuid) -> Result<Vec<MountedDevice>, ControlError> {
         let mut devices = Vec::new();
+        let metadata_uuid = Uuid(self.filesystem()?.metadata_uuid);
+        let is_of_seed = |item: &DevItem| ![*fsid, metadata_uuid, Uuid::NIL].contains(&item.fsid);
         for (key, data) in self.search(
             RootId::CHUNK_TREE,
             Key::new(ObjectId::DEV_ITEMS, KeyType::DEV_ITEM, 0),
@@ -86,7 +88,10 @@ impl Mounted {
                 total_bytes: info.total_bytes,
                 stored: item.device_type.get(),
                 is_missing: path.as_os_str().is_empty() || sysfs::is_missing(fsid, item.devid),
-                is_seed: sysfs::is_seed(fsid, item.devid),
+                is_seed: match self.is_of_kernel() {
+                    true => sysfs::is_seed(fsid, item.devid),
+                    false => is_of_seed(item),
+                },
                 path,
             });
         }

@@ -1,6 +1,6 @@
 //! Sums over the pool, by the reckoning of btrfs-progs, so that both tell the same numbers.
 
-use super::{KindUsage, Usage};
+use super::{DeviceUsage, KindUsage, Usage};
 use brindle_ondisk::BlockGroupType;
 
 /// Sums over the pool, in bytes.
@@ -10,7 +10,7 @@ pub struct Overall {
     pub size: u64,
     /// Bytes that belong to chunks.
     pub allocated: u64,
-    /// Bytes that belong to none.
+    /// Bytes that belong to none, and could.
     pub unallocated: u64,
     /// Size of the devices that are missing.
     pub missing: u64,
@@ -45,9 +45,10 @@ impl Usage {
         let ratios = Ratios { data: data.ratio(), metadata: metadata.ratio() };
         let size: u64 = self.devices.iter().map(|device| device.total_bytes).sum();
         let allocated: u64 = self.devices.iter().map(|device| device.allocated_bytes).sum();
-        let unallocated = size.saturating_sub(allocated);
+        let unallocated: u64 = self.devices.iter().map(DeviceUsage::unallocated_bytes).sum();
         let used: f64 = self.kinds.iter().map(KindUsage::raw_used).sum();
         let room = (data.raw - data.raw_used).max(0.0) / ratios.data;
+        let room = (room - data.sealed).max(0.0);
         let greatest = self.kinds.iter().map(KindUsage::ratio).fold(1.0, f64::max);
         let (mut free, mut free_min) = (room, room);
         if unallocated >= UNALLOCATED_MIN {
@@ -88,6 +89,7 @@ impl Usage {
             total: sum.total + number(kind.total_bytes),
             raw: sum.raw + number(kind.raw_bytes),
             raw_used: sum.raw_used + kind.raw_used(),
+            sealed: sum.sealed + number(kind.sealed_bytes),
         })
     }
 }
@@ -110,6 +112,7 @@ struct Sum {
     total: f64,
     raw: f64,
     raw_used: f64,
+    sealed: f64,
 }
 
 impl Sum {
@@ -139,12 +142,11 @@ fn whole(bytes: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::usage::DeviceUsage;
     use brindle_ondisk::{DevId, Uuid};
     use std::collections::BTreeMap;
 
     fn kind(kind: BlockGroupType, total_bytes: u64, used_bytes: u64, raw_bytes: u64) -> KindUsage {
-        KindUsage { kind, total_bytes, used_bytes, raw_bytes, classes: BTreeMap::new() }
+        KindUsage { kind, total_bytes, used_bytes, raw_bytes, sealed_bytes: 0, classes: BTreeMap::new() }
     }
 
     /// Numbers that btrfs-progs 6.2 told of a pool of the kernel.
@@ -162,6 +164,7 @@ mod tests {
             devid: DevId::new(devid),
             path: "x".into(),
             is_missing: devid == 3,
+            is_seed: false,
             total_bytes: 1 << 30,
             slack_bytes: 0,
             allocated_bytes: 671_088_640,

@@ -45,6 +45,7 @@ mod restore;
 mod scrub;
 mod send;
 mod sorting;
+mod sprout;
 mod status;
 mod streams;
 mod support;

@@ -190,7 +190,10 @@ fn missing_devices_are_named_and_degraded_is_offered_where_it_helps() {
             Err(VolumeError::MissingDevices { missing, unreadable, degraded_helps: false, .. })
                 if !degraded =>
             {
-                assert_eq!(missing[0], MissingDevice { devid: DevId::new(2), uuid: device_uuid(2) });
+                assert_eq!(
+                    missing[0],
+                    MissingDevice { devid: DevId::new(2), uuid: device_uuid(2), seed: None }
+                );
                 assert_eq!((unreadable.len(), unreadable[0].start), (1, after));
                 let error = volume.check_complete().expect_err("lost").to_string();
                 assert!(
@@ -316,6 +319,11 @@ fn a_seed_is_found_among_the_strangers() {
     assert_eq!(names(&volume), ["seed", "sprout"]);
     assert!(volume.devices()[0].is_seed && !volume.devices()[0].is_stale && !volume.devices()[1].is_seed);
     assert!(volume.unused_devices().is_empty());
+    let without = open(devices().drain(1..).collect()).expect("open");
+    without.add_device(&dev_item(1, seed, 1 << 20)).expect("device");
+    without.add_device(&dev_item(2, FSID, 1 << 20)).expect("device");
+    let error = without.check_complete().expect_err("the seed is missing").to_string();
+    assert!(error.contains(&format!("of the seed {seed} that the pool has grown from")), "{error}");
     let alone = open(devices().drain(..1).collect()).expect("a seed is a pool of its own");
     assert_eq!(alone.superblock().fsid, seed);
 }

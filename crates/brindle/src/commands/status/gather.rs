@@ -9,7 +9,7 @@ use crate::output::explain;
 use anyhow::Result;
 use brindle_admin::health::{
     Finding, FoundPool, PoolHealth, PoolServer, Severity, State, findings, on_block_devices, on_devices,
-    on_mounts, pool_at, severity_of, state_of,
+    on_mounts, pool_at, seeds_of, severity_of, state_of,
 };
 use brindle_admin::{AdminError, Mounted, Reach};
 use brindle_care::device::LeaseFound;
@@ -164,7 +164,8 @@ fn judge(found: FoundPool) -> Judged {
             |health| Judged::new(health, None, options_of(&reach)),
         ),
         FoundPool::Devices(fsid, paths) => {
-            let health = open_pool(&paths).and_then(|pool| {
+            let with_seeds: Vec<PathBuf> = paths.iter().cloned().chain(seeds_of(&paths)).collect();
+            let health = open_pool(&with_seeds).and_then(|pool| {
                 pool.check_root_tree()?;
                 Ok(PoolHealth::of_devices(&pool, &records)?)
             });
