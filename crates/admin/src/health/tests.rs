@@ -171,7 +171,7 @@ fn the_result_of_a_scrub_counts_by_its_consequence() {
 fn waiting_data_and_jobs_are_notes_until_they_stay_too_long() {
     let tier = |obstacle: Option<&str>, since| WriteBack {
         mode: brindle_policy::writeback::WriteBackMode::default(),
-        profile: brindle_ondisk::Profile::Single,
+        profile: Profile::Single,
         stored_profile: None,
         obstacle: obstacle.map(str::to_owned),
         waiting_bytes: 4096,

@@ -13,6 +13,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 /// A finding, in a few words.
+#[expect(clippy::too_many_lines, reason = "a flat table: a row for each finding")]
 pub(super) fn finding(finding: &Finding) -> String {
     let size = |bytes| UnitMode::DEFAULT.format(bytes);
     let percent =
@@ -107,6 +108,7 @@ fn is_replacing(why: &str) -> bool {
 }
 
 /// Command, or advice, that mends a finding.
+#[expect(clippy::too_many_lines, reason = "a flat table: a row for each finding")]
 pub(super) fn remedy(finding: &Finding, health: &PoolHealth) -> Option<String> {
     let (pool, mount) = (operand(health), mount_operand(health));
     Some(match finding {
