@@ -21,7 +21,7 @@ UNITS ?= $(PREFIX)/lib/systemd/system
 # Given as empty by a packager that keeps the symbols for a package of their own.
 STRIP ?= --strip
 
-.PHONY: help packages build demo test install uninstall deb package-test programs ceph fuzz bench golden clean
+.PHONY: help packages build demo test install uninstall stage deb package-test programs ceph fuzz bench golden clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -48,6 +48,10 @@ install: target/release/brindle ## Install what was built, below PREFIX (/usr/lo
 
 uninstall: ## Remove what `make install` put there
 	contrib/install.sh --remove "$(DESTDIR)" $(PREFIX) $(SBIN) $(UNITS)
+
+stage: target/release/brindle ## The files of a package, below target/stage
+	rm -rf target/stage
+	@ZSH_COMPLETIONS=/usr/share/zsh/vendor-completions RULES=/usr/lib/udev/rules.d contrib/install.sh target/stage /usr /usr/sbin /usr/lib/systemd/system
 
 deb: build ## A Debian package in target/deb
 	@contrib/packages.sh $(DEB_PACKAGES)

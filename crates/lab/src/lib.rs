@@ -10,19 +10,23 @@
 //! A figure that was measured here is that of a *modelled* drive, and says so with the line of its model.
 //!
 //! [`run()`] does a workload on a directory, [`compare`] many of them on filesystems in turn, and [`Report`] makes a page of
-//! their results.
+//! their results. These are left out without the feature `work`.
 //! Must not know: the inside of any filesystem. They are made, mounted and examined by their own programs, brindle among them.
 
 mod activity;
 mod client;
+#[cfg(feature = "work")]
 pub mod compare;
 mod disk;
 mod error;
 mod model;
+#[cfg(feature = "work")]
 pub mod plan;
 #[cfg(test)]
 mod rates;
+#[cfg(feature = "work")]
 mod report;
+#[cfg(feature = "work")]
 mod run;
 mod serve;
 mod server;
@@ -36,7 +40,9 @@ pub use client::Client;
 pub use disk::{Answer, Disk};
 pub use error::LabError;
 pub use model::{KEYS, Key, Model, ModelError, PRESETS, Preset};
+#[cfg(feature = "work")]
 pub use report::Report;
+#[cfg(feature = "work")]
 pub use run::{
     Case, Defaults, Direction, DiskCounts, DiskRecord, EMPTY_FILES, FileKind, Mode, Order, Phase,
     PhaseRecord, Remount, RunOptions, RunRecord, Suite, is_poor, run,

@@ -18,6 +18,7 @@ pub(crate) mod health;
 mod holder;
 mod in_use;
 mod inspect;
+#[cfg(feature = "lab")]
 mod lab;
 mod ls;
 mod man;
@@ -88,6 +89,7 @@ pub(crate) enum Command {
     Export(export::ExportCommand),
     #[command(subcommand)]
     Cache(cache::CacheCommand),
+    #[cfg(feature = "lab")]
     #[command(subcommand)]
     Lab(lab::LabCommand),
     Status(status::StatusCommand),
@@ -126,6 +128,7 @@ pub(crate) fn run(command: Command, verbosity: Verbosity, tree: &clap::Command) 
         Command::Inspect(command) => inspect::run(command),
         Command::Cache(command) => cache::run(&command),
         Command::Export(command) => export::run(&command),
+        #[cfg(feature = "lab")]
         Command::Lab(command) => lab::run(&command),
         Command::Status(command) => status::run(&command, verbosity.verbose > 0),
         Command::Top(command) => top::run(&command),

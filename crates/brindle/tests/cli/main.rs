@@ -30,6 +30,7 @@ mod mount;
 mod names;
 mod nbd;
 mod nbd_tls;
+mod packaging;
 mod peers;
 mod placement;
 mod plan;

@@ -1,0 +1,90 @@
+//! The files of a package are those that are installed.
+
+use super::support::text;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Place of the files of a package, as the list of assets has it.
+const STAGE: &str = "../../target/stage/";
+
+/// An asset for cargo-deb: pattern of sources, and directory in the package.
+struct Asset {
+    source: String,
+    directory: String,
+}
+
+impl Asset {
+    /// All that the manifest lists.
+    fn all() -> Vec<Self> {
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        let manifest = fs::read_to_string(manifest).expect("readable");
+        let lines = manifest.lines().skip_while(|line| *line != "assets = [").skip(1);
+        let lines = lines.take_while(|line| *line != "]");
+        let of_line = |line: &str| {
+            let words: Vec<&str> = line.split('"').skip(1).step_by(2).collect();
+            let [source, directory, _mode] = words[..] else { panic!("three texts: {line}") };
+            Self { source: source.to_owned(), directory: directory.to_owned() }
+        };
+        lines.map(of_line).collect()
+    }
+
+    /// Returns true for a file that it puts into the package.
+    fn takes(&self, file: &str) -> bool {
+        let (directory, name) = file.rsplit_once('/').expect("below a directory");
+        let is_there = format!("{directory}/") == self.directory;
+        let Some(source) = self.source.strip_prefix(STAGE) else {
+            return is_there && self.source == "target/release/brindle" && name == "brindle";
+        };
+        let (place, pattern) = source.rsplit_once('/').expect("below a directory");
+        let is_meant = match pattern.split_once('*') {
+            Some((begin, end)) => name.starts_with(begin) && name.ends_with(end),
+            None => name == pattern,
+        };
+        is_there && place == directory && is_meant
+    }
+}
+
+/// Files and links below a directory, by their paths there.
+fn files_below(root: &Path, directory: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(directory).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() && !path.is_symlink() {
+            files_below(root, &path, found);
+        } else {
+            found.push(text(path.strip_prefix(root).expect("below it")).to_owned());
+        }
+    }
+}
+
+#[test]
+fn the_files_of_the_package_are_those_that_are_installed() {
+    let stage = tempfile::tempdir().expect("temporary directory");
+    let script: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/install.sh");
+    let run = |words: &[&str]| {
+        let mut command = Command::new(&script);
+        command.env("BRINDLE", env!("CARGO_BIN_EXE_brindle"));
+        command.env("ZSH_COMPLETIONS", "/usr/share/zsh/vendor-completions");
+        command.env("RULES", "/usr/lib/udev/rules.d");
+        command.args(words).args([text(stage.path()), "/usr", "/usr/sbin", "/usr/lib/systemd/system"]);
+        let output = command.output().expect("bash");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    run(&[]);
+    let mut files = Vec::new();
+    files_below(stage.path(), stage.path(), &mut files);
+    let assets = Asset::all();
+    assert!(files.len() > 100 && assets.len() > 10, "{files:?}");
+    for file in &files {
+        let count = assets.iter().filter(|asset| asset.takes(file)).count();
+        assert_eq!(count, 1, "{file} is in crates/brindle/Cargo.toml");
+    }
+    for asset in &assets {
+        let is_needed = files.iter().any(|file| asset.takes(file));
+        assert!(is_needed, "{} is installed", asset.source);
+    }
+    run(&["--remove"]);
+    let mut left = Vec::new();
+    files_below(stage.path(), stage.path(), &mut left);
+    assert!(left.is_empty(), "{left:?}");
+}
