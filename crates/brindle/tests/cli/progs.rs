@@ -264,6 +264,28 @@ fn deletions_say_why_not(place: &Path) {
 }
 
 #[test]
+fn deleted_subvolumes_are_waited_for_without_the_next_commit() {
+    if !can_mount() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let (image, place) = (directory.path().join("pool.img"), directory.path().join("place"));
+    fs::create_dir(&place).expect("new");
+    brindle_prints(["-q", "mkfs", "--size", "512M", text(&image)]);
+    // No commit comes by itself before the test is given up.
+    brindle_prints(["-q", "mount", "-o", "commit=3000", text(&image), text(&place)]);
+    let subvolume = place.join("deleted");
+    brindle_prints(["subvolume", "create", text(&subvolume)]);
+    fs::write(subvolume.join("file"), "changed since the last commit").expect("room");
+    let id = brindle_prints(["inspect-internal", "rootid", text(&subvolume)]);
+    brindle_prints(["subvolume", "delete", text(&subvolume)]);
+    let said = brindle_prints(["subvolume", "sync", text(&place), id.trim()]);
+    assert!(said.contains(&format!("Subvolume id {} is gone (1/1)", id.trim())), "{said}");
+    assert_eq!(brindle_prints(["subvolume", "list", "-d", text(&place)]), "");
+    unmount(&place);
+}
+
+#[test]
 fn a_mount_of_brindle_and_devices_answer_as_the_kernel_does() {
     if !can_mount() {
         return;

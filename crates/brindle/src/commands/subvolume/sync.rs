@@ -51,9 +51,11 @@ pub(crate) fn run(command: &SyncCommand, is_quiet: bool) -> Result<ExitCode> {
         tell(is_quiet, &format!("Waiting for {count} subvolume{s}"))?;
     }
     let mut gone = 0;
+    let mut synced = Vec::new();
     loop {
-        let left: Vec<u64> = there(&mounted)?.iter().map(|one| one.id).collect();
-        let (waits, ended): (Vec<u64>, Vec<u64>) = waited.into_iter().partition(|id| left.contains(id));
+        let left = there(&mounted)?;
+        let (waits, ended): (Vec<u64>, Vec<u64>) =
+            waited.into_iter().partition(|id| left.iter().any(|one| one.id == *id));
         waited = waits;
         for id in ended {
             gone += 1;
@@ -61,6 +63,15 @@ pub(crate) fn run(command: &SyncCommand, is_quiet: bool) -> Result<ExitCode> {
         }
         if waited.is_empty() {
             return Ok(ExitCode::SUCCESS);
+        }
+        // What has changed in one since the last commit goes with the next, which may be far away.
+        let is_new =
+            |id: &u64| left.iter().any(|one| one.id == *id && one.is_deleted) && !synced.contains(id);
+        let new: Vec<u64> = waited.iter().copied().filter(is_new).collect();
+        if !new.is_empty() && !mounted.is_of_kernel() {
+            mounted.sync()?;
+            synced.extend(new);
+            continue;
         }
         sleep(Duration::from_secs(command.sleep.max(1)));
     }
