@@ -16,7 +16,7 @@ use brindle_ondisk::{
     SUPERBLOCK_OFFSETS, Uuid, to_u64,
 };
 use brindle_policy::placement::PlacementClass;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Devices and chunks. Devices are never taken from the table, so that chunks can name them by index; one that has left
@@ -45,6 +45,8 @@ pub(crate) struct Pool {
     own_uuids: [Uuid; 2],
     /// Given, of other pools, and not (yet) found to be a seed.
     strangers: Vec<Found>,
+    /// Chunks of which nothing is used: nothing is lost with them.
+    pub(crate) empty_chunks: BTreeSet<Logical>,
     /// Stale devices that the pool is written without, by index, until they were compared with the others.
     left_out: Vec<(usize, Arc<dyn Device>)>,
 }
@@ -388,13 +390,14 @@ impl Pool {
         self.devices[stripe.device].device.as_ref().is_some_and(|device| device.size_bytes() < end)
     }
 
-    /// Chunks that have lost more devices than they can be read whole without.
-    fn unreadable_chunks(&self) -> Vec<UnreadableChunk> {
+    /// Chunks that have lost more devices than they can be read whole without, but for those that are known to be empty.
+    pub(crate) fn unreadable_chunks(&self) -> Vec<UnreadableChunk> {
         let lost = |chunk: &Chunk, stripe: usize| {
             self.devices[chunk.stripes[stripe].device].device.is_none() || self.is_beyond_end(chunk, stripe)
         };
         let unreadable = self.chunks.iter().filter(|chunk| !chunk.layout.survives(|s| lost(chunk, s)));
         unreadable
+            .filter(|chunk| !self.empty_chunks.contains(&chunk.start))
             .map(|chunk| UnreadableChunk { start: chunk.start, length: chunk.length, kind: chunk.kind })
             .collect()
     }

@@ -7,8 +7,8 @@ use crate::locks::Locks;
 use crate::pool::{MarkContext, Needs, Pool};
 use crate::scan::{self, Given, OpenOptions, Scan, UnusedDevice};
 use crate::{
-    ChunkStatus, DeviceStatus, NotWritable, Rescue, StripeStatus, VolumeError, Warning, WritableDeviceStatus,
-    writable,
+    ChunkStatus, DeviceStatus, NotWritable, Rescue, StripeStatus, UnreadableChunk, VolumeError, Warning,
+    WritableDeviceStatus, writable,
 };
 use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
 use brindle_ondisk::item::{Chunk, DevItem, SuperblockAge};
@@ -356,7 +356,8 @@ impl Volume {
     }
 
     /// Checks, after the chunk tree has been read, that there is every device. Of a pool that was opened degraded: that
-    /// every chunk can be read, unless the pool is only read: then there is a warning.
+    /// every chunk can be read, unless the pool is only read: then there is a warning. [Empty chunks](Self::note_empty_chunks)
+    /// don't count.
     ///
     /// # Errors
     /// [`VolumeError::Apart`], [`VolumeError::MissingDevices`], [`VolumeError::NotWritable`].
@@ -380,6 +381,17 @@ impl Volume {
             }
         }
         Ok(())
+    }
+
+    /// Chunks that can't be read whole without the devices that are missing, but for those that are known to be empty.
+    pub fn unreadable_chunks(&self) -> Vec<UnreadableChunk> {
+        self.snapshot().unreadable_chunks()
+    }
+
+    /// Chunks of which nothing is used, by the last commit and its log: where they can't be read, nothing is lost, and they are no
+    /// obstacle to [`Self::check_complete`]. They take no writes.
+    pub fn note_empty_chunks(&self, starts: &[Logical]) {
+        self.change(|pool| pool.empty_chunks.extend(starts));
     }
 
     /// The error of a pool of which metadata can't be read for want of devices; `None` if all can be, as far as chunks are known.

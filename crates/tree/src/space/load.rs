@@ -266,12 +266,6 @@ pub(super) fn load_devices(
     Ok(store.volume().chunk_devices().into_iter().map(device).collect())
 }
 
-/// Tree that holds the block group items.
-pub(super) fn block_group_tree(store: &Store) -> RootId {
-    let has_own = store.superblock().compat_ro().contains(CompatRo::BLOCK_GROUP_TREE);
-    if has_own { RootId::BLOCK_GROUP_TREE } else { RootId::EXTENT_TREE }
-}
-
 /// Returns true if the free space tree is there and can be trusted; if not, it is left alone, and made anew by the
 /// kernel.
 pub(super) fn has_free_space_tree(store: &Store) -> bool {

@@ -129,7 +129,7 @@ impl Space {
             is_mixed: superblock.incompat().contains(Incompat::MIXED_GROUPS),
             has_free_space_tree: load::has_free_space_tree(store)
                 || (options.recount.space && recount::makes_free_space_tree(store)),
-            block_group_tree: load::block_group_tree(store),
+            block_group_tree: store.block_group_tree(),
             nodesize: store.nodesize().into(),
             sectorsize: superblock.sectorsize.get().into(),
             discard: options.discard,

@@ -18,7 +18,7 @@ use crate::stop::{Stop, StopOnPanic};
 use crate::tree::Tree;
 use brindle_ondisk::item::{RootItem, SuperblockAge, SuperblockAgesHeader};
 use brindle_ondisk::{
-    Generation, IdMap, Item, Key, KeyType, Logical, Node, NodeExpectation, RootId, Superblock,
+    CompatRo, Generation, IdMap, Item, Key, KeyType, Logical, Node, NodeExpectation, RootId, Superblock,
 };
 use brindle_sync::atomic::{AtomicU64, Ordering};
 use brindle_sync::{Rank, RwLock};
@@ -61,7 +61,9 @@ impl Store {
         };
         store.enter()?;
         if store.volume.has_sleepers() {
-            store.volume.judge_sleepers(&store.recorded_ages())?;
+            // One that did not sleep is left out, and with it chunks that may be empty.
+            let judged = store.volume.judge_sleepers(&store.recorded_ages());
+            judged.or_else(|_| store.check_complete())?;
         }
         Ok(store)
     }
@@ -74,6 +76,12 @@ impl Store {
     /// The superblock of the last commit.
     pub fn superblock(&self) -> Arc<Superblock> {
         self.volume.superblock()
+    }
+
+    /// Tree that holds the block group items.
+    pub(crate) fn block_group_tree(&self) -> RootId {
+        let has_own = self.superblock().compat_ro().contains(CompatRo::BLOCK_GROUP_TREE);
+        if has_own { RootId::BLOCK_GROUP_TREE } else { RootId::EXTENT_TREE }
     }
 
     /// Returns true if the last commit has a log of later fsyncs.

@@ -1,7 +1,8 @@
 //! Entering a pool by its last commit or, if it can't be had and the caller allows it, by an older one that the superblock
 //! still names (a backup root).
 //!
-//! 1. The chunk tree is read, after which every address can be found. It is the newest one that can be read.
+//! 1. The chunk tree is read, after which every address can be found. It is the newest one that can be read. Then it is known
+//!    which devices are missing, and whether anything is lost with them.
 //! 2. With backup roots allowed, the commits are tried from the newest to the oldest: the first counts whose root tree
 //!    begins, and the trees that every pool has; if there is none, the first whose root tree begins.
 //! 3. Without, the last commit counts, and what is lost of it is an error where it is met. Where files are asked for, that
@@ -14,8 +15,10 @@ use crate::error::TreeError;
 use crate::root::TreeRoot;
 use crate::store::Store;
 use crate::store::cursor::Readahead;
-use brindle_ondisk::{Item, Key, Logical, Node, NodeExpectation, ObjectId, RootBackup, RootId, Superblock};
-use brindle_volume::ReadError;
+use brindle_ondisk::{
+    Item, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootBackup, RootId, Superblock,
+};
+use brindle_volume::{ReadError, UnreadableChunk};
 
 /// Trees that every pool has, and files can be read without.
 const DISPENSABLE: [RootId; 3] = [RootId::EXTENT_TREE, RootId::DEV_TREE, RootId::CSUM_TREE];
@@ -118,7 +121,7 @@ impl Store {
     fn enter_by(&self, has_chunks: &mut bool, wanted: Wanted) -> Result<(), TreeError> {
         if !*has_chunks {
             self.load_chunk_tree()?;
-            self.volume().check_complete()?;
+            self.check_complete()?;
             *has_chunks = true;
         }
         if wanted != Wanted::Chunks {
@@ -132,6 +135,31 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// Checks that there are the devices that the pool needs. With an empty chunk nothing is lost, and which ones are empty is
+    /// told by trees, most of which can be read without the missing devices.
+    pub(super) fn check_complete(&self) -> Result<(), TreeError> {
+        // A log may use space that the last commit has as unused.
+        if !self.has_log() {
+            let lost = self.volume().unreadable_chunks().into_iter();
+            let empty: Vec<Logical> =
+                lost.filter(|chunk| self.is_empty(chunk)).map(|chunk| chunk.start).collect();
+            self.volume().note_empty_chunks(&empty);
+        }
+        Ok(self.volume().check_complete()?)
+    }
+
+    /// Returns true if a chunk is known to be empty: not if its block group can't be read.
+    fn is_empty(&self, chunk: &UnreadableChunk) -> bool {
+        let key = Key::new(ObjectId::new(chunk.start.get()), KeyType::BLOCK_GROUP_ITEM, chunk.length);
+        let is_unused = |data: &[u8]| match Item::parse(&key, data) {
+            Ok(Item::BlockGroup(item)) => item.used.get() == 0 && item.block_group_type() == chunk.kind,
+            _ => false,
+        };
+        let tree = self.tree(self.block_group_tree());
+        let found = tree.and_then(|tree| self.with_item(&tree, &key, is_unused));
+        matches!(found, Ok(Some(true)))
     }
 
     /// Checks that a tree begins: its root item and its first block can be read.

@@ -6,8 +6,8 @@ use brindle_care::balance;
 use brindle_care::job::Control;
 use brindle_device::DeviceClass::{Rotating, Solid};
 use brindle_fs::{
-    Destaged, FileFlags, Filesystem, InodeId, NewInode, PlacementMode, WriteBackMode, WriteBackObstacle,
-    WriteBackSettings, WriteBackWish,
+    Destaged, FileFlags, Filesystem, InodeId, NewInode, OpenOptions, PlacementMode, WriteBackMode,
+    WriteBackObstacle, WriteBackSettings, WriteBackWish,
 };
 use brindle_ondisk::{ObjectId, Profile, RootId};
 use brindle_policy::balance::Balance;
@@ -361,6 +361,61 @@ fn a_spare_chunk_of_one_copy_goes_when_it_is_wanted_no_more() {
         pool.open.pool.volume.degraded = true;
         let fs = pool.open();
         put(&fs, fs.root(), "without it", MIB).expect("room");
+        fs.shutdown().expect("closes");
+    }
+}
+
+#[test]
+fn a_pool_that_lacks_the_device_of_an_empty_chunk_loses_nothing() {
+    let devices = &[(Solid, 512), (Rotating, 1024), (Rotating, 1024)];
+    let single = WriteBackSettings { mode: None, profile: Some(Profile::Single) };
+    for waits in [false, true] {
+        let mut pool = MixedPool::new(devices, Making::of(Profile::Raid1, Profile::Raid1));
+        pool.write.write_back = WriteBackWish::Told(WriteBackMode::Sync);
+        let fs = pool.open();
+        fs.set_write_back(single).expect("writable");
+        let file = synced(&fs, "file", MIB);
+        if !waits {
+            destage(&fs);
+        }
+        pool.close(fs);
+        let chunk_of_one_copy = |fs: &Filesystem| {
+            let mut chunks = fs.pool().volume().chunks().into_iter();
+            chunks.any(|chunk| chunk.kind.profile() == Some(Profile::Single))
+        };
+        let ssd = pool.devices.remove(0);
+        let there = || pool.devices.iter().cloned();
+        let refused = |options: &OpenOptions| {
+            let fs = Filesystem::open_writable(there().collect(), options, &pool.write);
+            fs.expect_err("a device is missing").to_string()
+        };
+        let said = refused(&pool.open);
+        assert_eq!(said.contains("everything can be read with -o degraded"), !waits, "{said}");
+        let mut degraded = pool.open.clone();
+        degraded.pool.volume.degraded = true;
+        let fs = Filesystem::open(there().map(|device| device.share_device()).collect(), &degraded)
+            .expect("readable");
+        let lost = |warning: &String| warning.contains("can't be read whole");
+        assert!(chunk_of_one_copy(&fs));
+        assert_eq!(fs.warnings().iter().any(lost), waits, "{:?}", fs.warnings());
+        drop(fs);
+        if waits {
+            let said = refused(&degraded);
+            assert!(said.contains("1 chunk can't be read without"), "{said}");
+            continue;
+        }
+        pool.open = degraded;
+        let fs = pool.open();
+        assert_eq!(read(&fs, file), contents(MIB));
+        synced(&fs, "without it", MIB);
+        assert_eq!(waiting(&fs), 0);
+        fs.commit().expect("commits");
+        assert!(chunk_of_one_copy(&fs), "its device may come back");
+        fs.shutdown().expect("closes");
+        drop(fs);
+        pool.devices.insert(0, ssd);
+        let fs = pool.open();
+        assert_eq!(read(&fs, file), contents(MIB));
         fs.shutdown().expect("closes");
     }
 }
