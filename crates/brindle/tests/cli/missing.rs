@@ -351,3 +351,56 @@ fn expect_sound(loops: &Loops) {
         None => println!("skipped: btrfs check is not installed"),
     }
 }
+
+#[test]
+fn a_found_device_that_is_write_protected_is_named_and_done_without_if_that_is_asked_for() {
+    if !can_mount() || !is_root("a loop device") {
+        return;
+    }
+    let pool = Pool::make(&["a.img", "b.img"], &["-m", "raid1", "-d", "raid1"]);
+    let place = pool.place();
+    {
+        let writable = Loops::attach(&pool.images[..1], &[]);
+        let protected = Loops::attach(&pool.images[1..], &["--read-only"]);
+        let [first, second] = [&writable, &protected].map(|loops| text(&loops.0[0]));
+        let refusal = format!("cannot open {second}: Read-only file system");
+        let said = warnings(&brindle_succeeds(["mount", first, text(&place)]));
+        assert!(said.contains(&format!("mounting read-only: {refusal}")), "{said}");
+        assert!(said.contains("with -o degraded the pool is written without it"), "{said}");
+        fs::write(place.join("refused"), "x").expect_err("it is only read");
+        unmount(&place);
+        let said = brindle_fails(1, ["mount", "-o", "rw", first, text(&place)]);
+        assert!(said.contains(&refusal) && said.contains("with -o degraded"), "{said}");
+        // One that is named is meant to be used.
+        let said = brindle_fails(1, ["mount", "-o", "rw,degraded", first, second, text(&place)]);
+        assert!(said.contains(&refusal) && !said.contains("with -o degraded"), "{said}");
+        let said = write_once(&pool, &["-o", "rw,degraded", first], "without it");
+        assert!(said.contains(&refusal) && said.contains("brindle device rejoin"), "{said}");
+        assert_eq!(said.matches(second).count(), 1, "{said}");
+    }
+    let loops = Loops::attach(&pool.images, &[]);
+    let [first, second] = [0, 1].map(|number: usize| text(&loops.0[number]));
+    brindle_succeeds(["mount", "-o", "degraded", first, text(&place)]);
+    assert_eq!(fs::read_to_string(place.join("without it")).expect("it is there"), "without it");
+    brindle_succeeds(["device", "rejoin", second, text(&place)]);
+    unmount(&place);
+    assert_eq!(write_once(&pool, &[first], "both"), "");
+}
+
+#[test]
+fn a_pool_that_can_not_do_without_a_write_protected_device_is_only_read() {
+    if !can_mount() || !is_root("a loop device") {
+        return;
+    }
+    let pool = Pool::make(&["a.img", "b.img"], &["-m", "raid1", "-d", "raid0"]);
+    let (place, contents) = (pool.place(), vec![7; 1 << 20]);
+    brindle_succeeds(["mount", pool.image(0), pool.image(1), text(&place)]);
+    fs::write(place.join("file"), &contents).expect("room");
+    unmount(&place);
+    let writable = Loops::attach(&pool.images[..1], &[]);
+    let protected = Loops::attach(&pool.images[1..], &["--read-only"]);
+    let said = warnings(&brindle_succeeds(["mount", "-o", "degraded", text(&writable.0[0]), text(&place)]));
+    assert!(said.contains(&format!("mounting read-only: cannot open {}", text(&protected.0[0]))), "{said}");
+    assert!(fs::read(place.join("file")).expect("nothing is missing") == contents);
+    unmount(&place);
+}

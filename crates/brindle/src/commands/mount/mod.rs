@@ -190,13 +190,19 @@ fn absolute(path: PathBuf) -> PathBuf {
     if is_no_path(&path) { path } else { std::path::absolute(&path).unwrap_or(path) }
 }
 
-/// Devices, and the others of their pool that the machine has.
+/// The others of the pool of these devices that the machine has.
+fn others_of(devices: &[(PathBuf, Option<PlacementClass>)], options: &MountOptions) -> Vec<PathBuf> {
+    let named: Vec<PathBuf> = devices.iter().map(|(path, _)| path.clone()).collect();
+    others(&named, &[], options)
+}
+
+/// All of them.
 fn with_others(
     devices: &[(PathBuf, Option<PlacementClass>)],
+    others: &[PathBuf],
     options: &MountOptions,
 ) -> Vec<(PathBuf, Option<PlacementClass>)> {
-    let named: Vec<PathBuf> = devices.iter().map(|(path, _)| path.clone()).collect();
-    let others = others(&named, &[], options).into_iter().map(|path| (path, None));
+    let others = others.iter().map(|path| (path.clone(), None));
     let mut all: Vec<_> = devices.iter().cloned().chain(others).collect();
     if options.degraded {
         stale_last(&mut all);
@@ -219,20 +225,20 @@ fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
     let mountpoint = command.operands.last();
     let of_kernel = fuse_options(command, options);
     let mut turn = further::Turn::new();
-    let (opened, first) = loop {
+    let opened = loop {
         let paths: Vec<&Path> = devices.iter().map(|(path, _)| path.as_path()).collect();
         if !command.fake && further::mount(&paths, mountpoint, options, &of_kernel, command.helper)? {
             background::report_ready()?;
             return Ok(ExitCode::SUCCESS);
         }
-        let all = with_others(&devices, options);
-        match open::filesystem(&all, options, insists) {
-            Ok(opened) => break (opened, all[0].0.clone()),
+        let found = others_of(&devices, options);
+        match open::filesystem(&with_others(&devices, &found, options), &found, options, insists) {
+            Ok(opened) => break opened,
             Err(error) if turn.wait(&error, devices.iter().map(|(path, _)| path.as_path()), options) => {}
             Err(error) => return Err(error),
         }
     };
-    let open::Opened { filesystem, read_only_reason, mut claim } = opened;
+    let open::Opened { filesystem, read_only_reason, first, mut claim } = opened;
     open::choose_read_policy(&filesystem, options)?;
     if options.write.small_file_bytes.is_some_and(|bytes| bytes > 0) {
         tier_warning::of_pool(&filesystem, options.write.placement, "small_files");

@@ -3,7 +3,7 @@
 use super::ending::Patience;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::{greet, open_filesystem, open_shown, open_to_read, open_writable};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use brindle_cache::{open_pool_device_to_write, open_pool_device_with_claim, path_of};
 use brindle_device::{Claim, DeviceError, WritableDevice};
 use brindle_fs::{Filesystem, FsError, PlacementClass, TreeError, tree_name};
@@ -18,24 +18,32 @@ const READ_POLICY: &str = "auto";
 /// Advice for a pool that is mounted and lacks a tree.
 const WHAT_IS_LEFT: &str = "; what is left of it may be read with -o ro,rescue=all";
 
+/// Advice for a pool that has a device which was found, and can't be written.
+const WITHOUT_IT: &str =
+    ": it is a device of the pool that was not named; with -o degraded the pool is written without it";
+
 /// A filesystem that is to be mounted.
 pub(super) struct Opened {
     pub(super) filesystem: Filesystem,
     /// The reason for which it can only be read, if that was not asked for.
     pub(super) read_only_reason: Option<String>,
+    /// The first device that is used.
+    pub(super) first: PathBuf,
     /// The claim on the first device, if it is a block device that is written.
     pub(super) claim: Option<Claim>,
 }
 
 impl Opened {
-    fn to_read(filesystem: Filesystem, read_only_reason: Option<String>) -> Self {
-        Self { filesystem, read_only_reason, claim: None }
+    fn to_read(filesystem: Filesystem, first: &Path, read_only_reason: Option<String>) -> Self {
+        Self { filesystem, read_only_reason, first: first.to_owned(), claim: None }
     }
 }
 
-/// Opens the filesystem. A pool that can't be written is opened to be read, with a warning, unless the user insists.
+/// Opens the filesystem. A pool that can't be written is opened to be read, with a warning, unless the user insists. `found`: those
+/// of the devices that were not named.
 pub(super) fn filesystem(
     devices: &[(PathBuf, Option<PlacementClass>)],
+    found: &[PathBuf],
     options: &MountOptions,
     insists: bool,
 ) -> Result<Opened> {
@@ -43,19 +51,67 @@ pub(super) fn filesystem(
     if options.is_read_only() {
         let filesystem = read_only(devices, &paths, options)?;
         warn_of_damage(&filesystem);
-        return Ok(Opened::to_read(check_root(filesystem)?, None));
+        return Ok(Opened::to_read(check_root(filesystem)?, paths[0], None));
     }
-    let error = match writable(devices, options) {
+    let error = match without_protected(devices, found, options) {
         Ok(opened) => return Ok(Opened { filesystem: check_root(opened.filesystem)?, ..opened }),
         Err(error) => error,
     };
+    let advice = match protected(&error, devices) {
+        Some(path) if found.contains(path) && !options.degraded => WITHOUT_IT,
+        _ if is_damaged(&error) => WHAT_IS_LEFT,
+        _ => "",
+    };
     if insists || !can_only_be_read(&error) {
-        return Err(error);
+        return Err(if advice == WITHOUT_IT { anyhow!("{error}{advice}") } else { error });
     }
     let filesystem = open_shown(&paths, options)?;
-    let advice = if is_damaged(&error) { WHAT_IS_LEFT } else { "" };
     tracing::warn!("mounting read-only: {error}{advice}");
-    Ok(Opened::to_read(check_root(filesystem)?, Some(error.to_string())))
+    Ok(Opened::to_read(check_root(filesystem)?, paths[0], Some(error.to_string())))
+}
+
+/// Opens the filesystem to write it. With `degraded` a device that was not named, and can't be written, is as one that is
+/// missing, if the pool can be written without.
+fn without_protected(
+    devices: &[(PathBuf, Option<PlacementClass>)],
+    found: &[PathBuf],
+    options: &MountOptions,
+) -> Result<Opened> {
+    let (mut devices, mut refusals) = (devices.to_vec(), Vec::new());
+    loop {
+        let error = match writable(&devices, options) {
+            Ok(opened) => {
+                for refusal in refusals {
+                    tracing::warn!(
+                        "{refusal}; the pool is written without it, and `brindle device rejoin` takes it in again"
+                    );
+                }
+                return Ok(opened);
+            }
+            Err(error) => error,
+        };
+        let dispensable = protected(&error, &devices).filter(|path| options.degraded && found.contains(path));
+        match dispensable.cloned() {
+            Some(path) if devices.len() > 1 => {
+                devices.retain(|(other, _)| *other != path);
+                refusals.push(error);
+            }
+            _ if can_only_be_read(&error) => return Err(error),
+            // The pool can't do without it.
+            _ => return Err(refusals.into_iter().next().unwrap_or(error)),
+        }
+    }
+}
+
+/// The device that can't be written, if that is the error.
+fn protected<'d>(
+    error: &anyhow::Error,
+    devices: &'d [(PathBuf, Option<PlacementClass>)],
+) -> Option<&'d PathBuf> {
+    let Some(DeviceError::Open { device, source }) = error.downcast_ref::<DeviceError>() else { return None };
+    let is_protected = matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem);
+    let is_it = |path: &&PathBuf| is_protected && path.display().to_string() == *device;
+    devices.iter().map(|(path, _)| path).find(is_it)
 }
 
 /// Refuses a filesystem whose root directory can't be read, which would be a mount that answers nothing.
@@ -121,7 +177,8 @@ fn writable(devices: &[(PathBuf, Option<PlacementClass>)], options: &MountOption
         opened[index] = Some(device);
     }
     let opened = opened.into_iter().flatten().collect();
-    Ok(Opened { filesystem: open_writable(opened, &options)?, read_only_reason: None, claim })
+    let filesystem = open_writable(opened, &options)?;
+    Ok(Opened { filesystem, read_only_reason: None, first: devices[0].0.clone(), claim })
 }
 
 /// Sets the read policy, which chooses one of several copies.
