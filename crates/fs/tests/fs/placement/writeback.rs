@@ -4,6 +4,7 @@ use super::ground::{Making, MixedPool, append, devices_of_file, directory, mark,
 use super::{DATA, MIB};
 use brindle_care::balance;
 use brindle_care::job::Control;
+use brindle_device::AsDevice;
 use brindle_device::DeviceClass::{Rotating, Solid};
 use brindle_fs::{
     Destaged, FileFlags, Filesystem, InodeId, NewInode, OpenOptions, PlacementMode, WriteBackMode,
@@ -393,7 +394,7 @@ fn a_pool_that_lacks_the_device_of_an_empty_chunk_loses_nothing() {
         assert_eq!(said.contains("everything can be read with -o degraded"), !waits, "{said}");
         let mut degraded = pool.open.clone();
         degraded.pool.volume.degraded = true;
-        let fs = Filesystem::open(there().map(|device| device.share_device()).collect(), &degraded)
+        let fs = Filesystem::open(there().map(AsDevice::share_device).collect(), &degraded)
             .expect("readable");
         let lost = |warning: &String| warning.contains("can't be read whole");
         assert!(chunk_of_one_copy(&fs));
