@@ -20,7 +20,7 @@ use brindle_policy::log::LogProfile;
 use brindle_policy::placement::{DataTier, PlacementClass};
 pub(crate) use brindle_policy::tier::files::MARK as TIER;
 use brindle_policy::tier::files::{SMALL_FILES, limit_of};
-use brindle_tree::PoolSettings;
+use brindle_tree::{FastTier, PoolSettings};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,12 +33,18 @@ pub(crate) struct TierWish {
     pub(crate) size: u64,
     /// Files up to here count as small, in bytes.
     pub(crate) limit: u64,
+    /// True if data on fast devices has copies on bulk devices, too.
+    pub(crate) is_split: bool,
 }
 
 impl TierWish {
     /// Inputs that are the same for every tier.
-    pub(crate) const NONE: Self =
-        Self { mark: Some(DataTier { side: PlacementClass::Bulk, rank: None }), size: 0, limit: 0 };
+    pub(crate) const NONE: Self = Self {
+        mark: Some(DataTier { side: PlacementClass::Bulk, rank: None }),
+        size: 0,
+        limit: 0,
+        is_split: false,
+    };
 
     /// The tier of data of which `written` bytes are written now, and take `stored` bytes of the devices.
     pub(crate) fn tier(&self, written: u64, stored: u64) -> DataTier {
@@ -47,6 +53,12 @@ impl TierWish {
         let by_length =
             if kept <= self.limit && self.limit > 0 { PlacementClass::Fast } else { PlacementClass::Bulk };
         self.mark.unwrap_or(by_length.into())
+    }
+
+    /// Returns true if data may wait in the write-back tier. What is marked lies in its last place from the first, unless a sync would
+    /// wait for bulk devices there although it is for fast ones.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.mark.is_none_or(|mark| self.is_split && mark.side == PlacementClass::Fast)
     }
 }
 
@@ -97,16 +109,18 @@ impl Tiers {
             return Ok(TierWish::NONE);
         }
         let mark = self.items.xattr(file, TIER)?.and_then(|value| self.core.pool().tier_named(&value));
-        if !self.core.pool().has_fast_data_tier() {
+        let tier = self.core.pool().fast_tier();
+        if tier == FastTier::Absent {
             // What can't stay on fast devices may still wait there.
             let mark = mark.filter(|mark| mark.side == PlacementClass::Bulk);
-            return Ok(TierWish { mark, size, limit: 0 });
+            return Ok(TierWish { mark, size, limit: 0, is_split: false });
         }
         let own = match mark {
             Some(_) => None,
             None => self.items.xattr_if_any(file, SMALL_FILES)?.and_then(|value| limit_of(&value)),
         };
-        Ok(TierWish { mark, size, limit: own.unwrap_or_else(|| self.small_file_bytes()) })
+        let limit = own.unwrap_or_else(|| self.small_file_bytes());
+        Ok(TierWish { mark, size, limit, is_split: tier == FastTier::Split })
     }
 }
 
@@ -117,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_mark_counts_more_than_the_length() {
-        let wish = |mark: Option<DataTier>, size| TierWish { mark, size, limit: 100 };
+        let wish = |mark: Option<DataTier>, size| TierWish { mark, size, limit: 100, is_split: false };
         assert_eq!(wish(None, 100).tier(100, 4096), Fast.into());
         assert_eq!(wish(None, 101).tier(101, 4096), Bulk.into());
         assert_eq!(wish(Some(Bulk.into()), 100).tier(100, 4096), Bulk.into());
@@ -128,7 +142,7 @@ mod tests {
 
     #[test]
     fn the_compressed_length_of_a_whole_file_counts() {
-        let wish = TierWish { mark: None, size: 10_000, limit: 4096 };
+        let wish = TierWish { mark: None, size: 10_000, limit: 4096, is_split: false };
         assert_eq!(wish.tier(12_288, 4096), Fast.into(), "all of it is seen");
         assert_eq!(wish.tier(8192, 4096), Bulk.into(), "who knows what the rest comes to");
         assert_eq!(TierWish { limit: 0, ..wish }.tier(12_288, 0), Bulk.into(), "no limit, no small files");

@@ -15,7 +15,8 @@
 //! data the highest of the fast side.
 //!
 //! Data that is to be at hand quickly has chunks of its own, of the *fast tier*: chunks whose stripes all lie on devices
-//! that rather hold metadata. That is all there is to them, so that a pool need store nothing about it.
+//! that rather hold metadata. Where these are fewer than the copies of a mirrored profile, each of them has a copy, and the other
+//! copies lie on bulk devices ([`copies_on_fast`]). That is all there is to them, so that a pool need store nothing about it.
 
 mod hint;
 
@@ -156,7 +157,10 @@ pub struct ChunkRequest {
     pub mode: PlacementMode,
     /// Tier of a data chunk. One for the fast tier lies on fast devices, or nowhere.
     pub tier: PlacementClass,
-    /// Ranks that the devices may have, where there is a preference.
+    /// Number of copies of a chunk of the fast tier that lie on fast devices, where they are fewer than its copies
+    /// ([`copies_on_fast`]): the other copies lie on bulk devices.
+    pub copies_on_fast: Option<usize>,
+    /// Ranks that the devices may have, where there is a preference. Bulk devices with copies of a chunk of the fast tier may have any.
     pub ranks: Ranks,
     /// The most that one stripe may take, in bytes.
     pub max_stripe_bytes: u64,
@@ -255,6 +259,12 @@ impl ChunkRequest {
     fn has_preference(&self) -> bool {
         let is_mixed = self.content.contains(BlockGroupType::DATA | BlockGroupType::METADATA);
         self.mode != PlacementMode::Classic && !is_mixed
+    }
+
+    /// Number of copies on fast devices of a chunk that has others on bulk devices.
+    fn split(&self) -> Option<usize> {
+        let is_fast_data = self.content.contains(BlockGroupType::DATA) && self.tier == PlacementClass::Fast;
+        self.copies_on_fast.filter(|_| is_fast_data && self.has_preference())
     }
 }
 
@@ -373,6 +383,17 @@ pub fn room_for_fast_data(total_bytes: u64, metadata_bytes: u64, unallocated_byt
     unallocated_bytes.saturating_sub(kept)
 }
 
+/// Number of copies on fast devices that a data chunk of the fast tier has, in a pool of this number of fast and bulk devices, if it
+/// has others on bulk devices: of mirrored profiles, with fewer fast devices than copies. `None` where the fast devices are enough
+/// for all of it, where half of it there makes no difference (profiles that stripe), and where other data has to lie on fast devices
+/// as well, for the bulk devices are too few: then there is no such tier.
+pub fn copies_on_fast(profile: Profile, fast: usize, bulk: usize) -> Option<usize> {
+    match Fit::of(profile, fast) {
+        Fit::Copies(copies) if bulk >= usize::from(profile.attributes().devs_min) => Some(copies),
+        _ => None,
+    }
+}
+
 /// Number of devices that data of the fast tier may lie on, were there room.
 pub fn fast_data_devices(devices: &[DeviceSummary]) -> usize {
     let has_hints = has_hints(devices);
@@ -398,7 +419,8 @@ pub fn place_chunk(devices: &[DeviceSummary], request: &ChunkRequest) -> Result<
         candidates.retain(|(place, _)| *place <= enough);
     }
     let devices = choose(&candidates, request);
-    if devices.is_empty() {
+    let on_fast = devices.iter().filter(|((found, _), _)| *found == 0).count();
+    if devices.is_empty() || request.split().is_some_and(|copies| on_fast < copies) {
         return Err(NoSpace { request: *request, usable, needed, excluded });
     }
     Ok(plan(&devices, request))
@@ -415,7 +437,8 @@ fn preference(device: &DeviceSummary, has_hints: bool, request: &ChunkRequest) -
     }
     let is_data = request.content.contains(BlockGroupType::DATA);
     let rank = if is_data && found == UNSUITABLE { u8::MAX - device.rank } else { device.rank };
-    request.ranks.contains(device.rank).then_some((found, rank))
+    let is_further_copy = request.split().is_some() && found > 0;
+    (is_further_copy || request.ranks.contains(device.rank)).then_some((found, rank))
 }
 
 /// `None` if a device with this hint may not hold such a chunk.
@@ -431,7 +454,12 @@ fn suitability(hint: AllocationHint, request: &ChunkRequest) -> Option<Suitabili
     }
     let is_data = request.content.contains(BlockGroupType::DATA);
     if is_data && request.tier == PlacementClass::Fast {
-        return (hint == MetadataPreferred).then_some(0);
+        return match hint {
+            MetadataPreferred => Some(0),
+            DataOnly | DataPreferred => request.split().map(|_| 1),
+            Indifferent => request.split().map(|_| 2),
+            MetadataOnly | NoNewChunks => None,
+        };
     }
     let found = match (is_data, hint) {
         (true, MetadataOnly) | (false, DataOnly) | (_, NoNewChunks) => return None,

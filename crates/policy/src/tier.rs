@@ -11,7 +11,8 @@
 //!   One SSD beside two disks holds one copy of all metadata, and that one is read.
 //! - Profiles that stripe (`raid10`, `raid5`, `raid6`) would spread over all devices, and have no preference. (`single`,
 //!   `dup` and `raid0` need one device; but `raid0` of a mount of the kernel is striped over each device with any room.)
-//! - Data has no preference either: a copy on the bulk device saves no room on the fast one.
+//! - Data has no preference either: a copy on the bulk device saves no room on the fast one. Data of small and marked files is
+//!   mirrored like metadata, with a copy on each fast device ([`TierPool::copies_on_fast`]).
 //!
 //! Where the owner has listed several [classes](crate::class) of fast devices, metadata belongs on the fastest of them that have as many
 //! devices as the profile needs, all together; if there are too few fast devices, all of them count, as above.
@@ -53,7 +54,7 @@ pub mod watch;
 
 use crate::class::DeviceClasses;
 use crate::log::{LogDevice, LogEverywhere, LogPlacement, LogProfile, bulk_before_fast, log_placement};
-use crate::placement::{AllocationHint, Fit, PlacementClass};
+use crate::placement::{AllocationHint, Fit, PlacementClass, copies_on_fast};
 use brindle_interval::gaps;
 use brindle_ondisk::{BlockGroupType, DevId, Logical, Physical, Profile};
 use std::collections::BTreeSet;
@@ -430,15 +431,34 @@ impl TierPool {
         self.devices_short(chunk) as u64 * pieces * chunk.stripe_bytes()
     }
 
-    /// Rank of a chunk's slowest device.
+    /// Rank of a chunk's slowest device; of a chunk of the fast tier, of its slowest fast one.
     pub fn chunk_rank(&self, chunk: &TierChunk) -> u8 {
-        chunk.stripes.iter().map(|stripe| self.rank(stripe.devid)).max().unwrap_or(0)
+        let is_in_fast_tier = self.lies_in_fast_tier(chunk);
+        let devices = chunk.stripes.iter().map(|stripe| stripe.devid);
+        let devices = devices.filter(|devid| !is_in_fast_tier || self.class(*devid) == PlacementClass::Fast);
+        devices.map(|devid| self.rank(devid)).max().unwrap_or(0)
+    }
+
+    /// Number of copies of small and marked files on fast devices, where data of a profile has its other copies on bulk devices.
+    pub fn copies_on_fast(&self, profile: Profile) -> Option<usize> {
+        copies_on_fast(profile, self.count(PlacementClass::Fast), self.count(PlacementClass::Bulk))
     }
 
     /// Returns true if a chunk holds data of small files, and marked data.
     pub fn is_of_fast_tier(&self, chunk: &TierChunk) -> bool {
-        let is_fast = |stripe: &TierStripe| self.class(stripe.devid) == PlacementClass::Fast;
-        self.is_ours && chunk.content() == Content::Data && chunk.stripes.iter().all(is_fast)
+        self.is_ours && self.lies_in_fast_tier(chunk)
+    }
+
+    /// Returns true if a chunk of data lies where brindle has data of small files, and marked data: on fast devices alone, or with a
+    /// copy on each fast device where these are fewer than copies. What waits in the write-back tier does so on fast devices alone.
+    pub fn lies_in_fast_tier(&self, chunk: &TierChunk) -> bool {
+        let devices: BTreeSet<DevId> = chunk.stripes.iter().map(|stripe| stripe.devid).collect();
+        let on_fast = devices.iter().filter(|devid| self.class(**devid) == PlacementClass::Fast).count();
+        let is_split = || {
+            let copies = self.copies_on_fast(chunk.profile()).filter(|_| !chunk.is_write_back);
+            copies.is_some_and(|copies| on_fast >= copies)
+        };
+        chunk.content() == Content::Data && (on_fast == devices.len() || is_split())
     }
 }
 

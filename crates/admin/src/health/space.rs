@@ -107,6 +107,7 @@ fn room_in_new_chunks(kind: BlockGroupType, devices: &[DeviceHealth]) -> u64 {
         profile: kind.profile().unwrap_or(Profile::Single),
         mode: PlacementMode::Classic,
         tier: PlacementClass::Bulk,
+        copies_on_fast: None,
         ranks: Ranks::ALL,
         max_stripe_bytes: u64::MAX / 2,
         max_chunk_bytes: u64::MAX / 2,

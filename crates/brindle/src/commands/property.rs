@@ -98,8 +98,8 @@ pub(crate) struct GetCommand {
 /// `small_files` of a mount is a length in bytes, K, M and so on behind it are allowed: files up to that, compressed, have their
 /// data on fast devices; 0 for none. Of a file, or for new files and directories below a directory or subvolume, it counts
 /// instead of that of the mount; empty for that again. Data written before is moved by `brindle tier apply`. Both are stored in any
-/// pool, and count where it has devices of two classes, enough of them for the profile of the data; a warning says if that
-/// is not so. `placement` of a
+/// pool, and count where it has devices of two classes, enough of them for the profile of the data, or fast ones for some of its copies; a
+/// warning says if that is not so. `placement` of a
 /// mount is ssd_metadata, ssd_metadata=strict or no_ssd_metadata, as the mount options are; it counts for chunks made
 /// from then on, until the pool is unmounted.
 ///

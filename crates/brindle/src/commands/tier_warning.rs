@@ -108,7 +108,10 @@ mod tests {
         let says = |reason: Option<String>, word: &str| reason.expect("it makes none").contains(word);
         assert!(says(facts(data, 1, 1, true), "no_ssd_metadata"));
         assert!(says(facts(data, 0, 3, false), "no fast devices"));
-        assert!(says(facts(raid1, 1, 2, false), "needs 2 fast devices, and there is 1"));
+        assert_eq!(facts(raid1, 1, 2, false), None, "one copy lies on the fast device");
+        assert!(says(facts(raid1, 1, 1, false), "needs 2 fast devices, and there is 1"));
+        let raid10 = BlockGroupType::DATA | BlockGroupType::RAID10;
+        assert!(says(facts(raid10, 1, 4, false), "needs 2 fast devices, and there is 1"));
         assert!(says(facts(data | BlockGroupType::METADATA, 1, 1, false), "share block groups"));
     }
 }

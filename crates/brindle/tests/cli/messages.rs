@@ -146,14 +146,14 @@ fn marks_that_make_no_difference_are_told_by_the_status_of_tiers() {
     let scratch = Scratch::new(3);
     let words: Vec<String> = scratch.images.iter().map(|image| text(image).to_owned()).collect();
     let said = ["fast", "bulk", "bulk"].iter().zip(&words).map(|(class, image)| format!("{image}:{class}"));
-    let making = ["mkfs", "-d", "raid1", "-m", "raid1"].map(str::to_owned).into_iter().chain(said);
+    let making = ["mkfs", "-d", "raid10", "-m", "raid1"].map(str::to_owned).into_iter().chain(said);
     brindle_succeeds(making);
     let status = |more: &[&str]| {
         brindle_prints(
             [&["tier", "status"], more].concat().iter().copied().chain(words.iter().map(String::as_str)),
         )
     };
-    let expected = "Marks of files and limits of small files, if there are any, make no difference: data of profile raid1";
+    let expected = "Marks of files and limits of small files, if there are any, make no difference: data of profile raid10";
     assert!(status(&[]).contains(expected), "{}", status(&[]));
     assert!(status(&["--json"]).contains(expected));
 }

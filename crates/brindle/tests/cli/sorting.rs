@@ -449,14 +449,15 @@ fn tiers_that_make_no_difference_are_warned_of_and_plan_and_apply_agree() {
     if !can_mount() {
         return;
     }
-    let cases: [([&str; 4], &str, &str, bool); 3] = [
+    let cases: [([&str; 4], &str, &str, bool); 4] = [
         ([":bulk"; 4], "single", "no fast devices", true),
         (
             [":fast", ":bulk", ":bulk", ":bulk"],
-            "raid1",
-            "data of profile raid1 needs 2 fast devices, and there is 1",
+            "raid10",
+            "data of profile raid10 needs 2 fast devices, and there is 1",
             true,
         ),
+        ([":fast", ":bulk", ":bulk", ":bulk"], "raid1", "", false),
         ([":fast", ":fast", ":bulk", ":bulk"], "raid1", "", false),
     ];
     for (classes, data, reason, is_futile) in cases {

@@ -210,6 +210,7 @@ impl Plan {
             profile,
             mode,
             tier: PlacementClass::Bulk,
+            copies_on_fast: None,
             ranks: Ranks::ALL,
             max_stripe_bytes,
             max_chunk_bytes,

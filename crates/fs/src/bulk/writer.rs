@@ -195,7 +195,7 @@ impl<'f> BulkWriter<'f> {
         let own = xattrs.iter().find(|xattr| xattr.name == SMALL_FILES);
         let limit = own.and_then(|xattr| limit_of(&xattr.value));
         let limit = limit.unwrap_or_else(|| self.parts.tiers.small_file_bytes());
-        let wish = TierWish { mark, size: inode.size, limit };
+        let wish = TierWish { mark, size: inode.size, limit, is_split: false };
         self.file = Some(OpenFile {
             tier: if pool.has_tiers() { wish.tier(0, 0) } else { DataTier::default() },
             number: inode.number,

@@ -10,6 +10,8 @@ use crate::error::FsError;
 use crate::extent::file_extent::{Contents, FileExtent};
 use brindle_ondisk::item::{Compression, FileExtentHeader, InodeFlags};
 use brindle_ondisk::{Generation, to_u64, to_usize};
+use brindle_policy::writeback::DataPlace;
+use brindle_tree::FastTier;
 
 /// Header of a leaf, and of its items.
 const LEAF_HEADER_BYTES: u64 = 101;
@@ -48,9 +50,22 @@ impl FileData {
         let compression = if may_compress { self.compression_of(file, flags)? } else { None };
         let tier = self.tiers.tier_wish(file, size)?;
         // What is written in place stays where it is, so it lies in its last place from the first.
-        let may_wait = !flags.contains(InodeFlags::NODATACOW) && tier.mark.is_none();
+        let may_wait = !flags.contains(InodeFlags::NODATACOW) && tier.may_wait();
         let waits = may_wait && self.core.pool().takes_write_back(cause == Cause::Sync);
         Ok(Manner { compression, checksums, tier, waits })
+    }
+
+    /// Place that data of a file is destaged to. Where the fast tier is split, a sync of small and marked files waits for bulk devices
+    /// there, so that their data may wait before. One that is gone has no wish.
+    pub(crate) fn last_place(&self, file: InodeId) -> DataPlace {
+        if self.core.pool().fast_tier() != FastTier::Split {
+            return DataPlace::Bulk;
+        }
+        let wish = self.items.quick_attributes(file).and_then(|found| {
+            let size = found.size;
+            Ok(self.tiers.tier_wish(file, size)?.tier(size, size))
+        });
+        wish.map_or(DataPlace::Bulk, DataPlace::from)
     }
 
     fn compression_of(&self, file: InodeId, flags: InodeFlags) -> Result<Option<CompressionChoice>, FsError> {

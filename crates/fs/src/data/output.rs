@@ -43,7 +43,7 @@ pub(super) struct Manner {
     pub(super) checksums: bool,
     /// Inputs of the choice of a tier.
     pub(super) tier: TierWish,
-    /// True if what belongs on bulk devices lies in the write-back tier first.
+    /// True if data that has a copy on bulk devices in its last place lies in the write-back tier first.
     pub(super) waits: bool,
 }
 
@@ -51,7 +51,8 @@ impl Manner {
     /// Place of data of which `written` bytes are written now, and take `stored` bytes of the devices.
     pub(super) fn place(&self, written: u64, stored: u64) -> DataPlace {
         let tier = self.tier.tier(written, stored);
-        if tier.side == PlacementClass::Bulk && self.waits { DataPlace::WriteBack } else { tier.into() }
+        let would_wait = tier.side == PlacementClass::Bulk || self.tier.is_split;
+        if would_wait && self.waits { DataPlace::WriteBack } else { tier.into() }
     }
 }
 

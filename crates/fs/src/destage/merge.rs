@@ -23,7 +23,6 @@ use crate::extent::edit::{FileEditor, need_of};
 use crate::extent::file_extent::{Contents, DiskPart, FileExtent};
 use brindle_ondisk::item::Compression;
 use brindle_ondisk::{Generation, Logical, to_u64, to_usize};
-use brindle_policy::writeback::DataPlace;
 use brindle_tree::{
     ChecksumTree, Destaging, InTransit, Moved, Observer, ReservedExtent, Transaction, Tree, WaitingExtent,
 };
@@ -235,7 +234,8 @@ impl WriteBackTier {
         if carried.run.home.is_none() {
             let bytes = carried.run.bytes();
             let transit = self.core.pool().reserve_kept_data(bytes)?;
-            let Ok(extent) = self.core.pool().reserve_extent_on(DataPlace::Bulk, bytes, bytes, None) else {
+            let place = self.data.last_place(carried.run.file);
+            let Ok(extent) = self.core.pool().reserve_extent_on(place, bytes, bytes, None) else {
                 self.core.pool().release_data(bytes);
                 return Ok(None);
             };

@@ -3,6 +3,7 @@
 
 pub(crate) mod merge;
 
+use crate::attributes::InodeId;
 use crate::core::Core;
 use crate::data::FileData;
 use crate::error::FsError;
@@ -115,7 +116,8 @@ impl WriteBackTier {
                 moved = before.plus(now);
                 if may_go_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             };
-            if let Relocation::Stopped(_) = destaging.relocate(&mut observe)? {
+            let place_of = |tree, number| self.data.last_place(InodeId { tree, number });
+            if let Relocation::Stopped(_) = destaging.relocate(&place_of, &mut observe)? {
                 return Ok(Destaged::Stopped(moved));
             }
         }

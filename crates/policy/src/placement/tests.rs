@@ -21,6 +21,7 @@ fn request(content: BlockGroupType, profile: Profile, mode: PlacementMode) -> Ch
         profile,
         mode,
         tier: Bulk,
+        copies_on_fast: None,
         ranks: Ranks::ALL,
         max_stripe_bytes: GIB,
         max_chunk_bytes: 10 * GIB,
@@ -391,4 +392,5 @@ fn an_extent_has_the_best_tier_of_its_owners() {
 }
 
 mod classes;
+mod fast_tier;
 mod ssd_metadata;

@@ -14,7 +14,7 @@
 use super::shortage::Shortage;
 use super::{Content, TierChunk, TierPool};
 use crate::class::{CLASSES_MAX, DeviceClasses, SIDES, is_class_name};
-use crate::placement::{DataTier, PlacementClass};
+use crate::placement::{DataTier, PlacementClass, copies_on_fast};
 use brindle_ondisk::item::{Compression, FileExtent};
 use brindle_ondisk::{Item, Key, Logical, ObjectId, Profile};
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ struct BlockGroupRange {
     start: u64,
     end: u64,
     is_fast: bool,
-    /// Rank of its slowest device.
+    /// Rank of its slowest device; of the fast tier, of its slowest fast one.
     rank: u8,
 }
 
@@ -344,6 +344,9 @@ pub fn no_tiers_reason(
         return Some(Shortage::OneClass(if fast == 0 { PlacementClass::Bulk } else { PlacementClass::Fast }));
     }
     let short = |profile: Profile| {
+        if copies_on_fast(profile, fast, bulk).is_some() {
+            return None;
+        }
         let needed = usize::from(profile.attributes().devs_min);
         let classes = [(PlacementClass::Fast, fast), (PlacementClass::Bulk, bulk)];
         let (class, found) = classes.into_iter().find(|(_, count)| *count < needed)?;

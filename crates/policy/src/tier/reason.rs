@@ -6,9 +6,9 @@ use std::fmt;
 /// Facts of a file and of a chunk that a part of it lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// The chunk is on fast devices alone, and bulk ones are for data.
+    /// The chunk is of the fast tier of data: on fast devices alone, or with a copy on each where they are fewer than copies.
     pub is_fast: bool,
-    /// Rank of the chunk's slowest device.
+    /// Rank of the chunk's slowest device; of the fast tier, of its slowest fast one.
     pub rank: u8,
     /// The chunk is of the write-back tier.
     pub is_write_back: bool,

@@ -24,6 +24,13 @@ pub enum Shortage {
     },
     /// The kernel stripes over all devices.
     Striped(Content),
+    /// Data of small and marked files has fewer copies on fast devices than it has copies.
+    FastData {
+        /// Profile of data.
+        profile: Profile,
+        /// The number of fast devices.
+        found: usize,
+    },
 }
 
 /// The shortages of a pool, as far as contents that belong on a class are concerned.
@@ -36,6 +43,14 @@ pub fn shortages(pool: &TierPool, class: PlacementClass) -> Vec<Shortage> {
                 true => Shortage::Striped(content),
                 false => Shortage::TooFewDevices { content, profile, class, found: pool.count(class) },
             };
+            found.insert((content, profile), shortage);
+        }
+    }
+    for chunk in pool.chunks.iter().filter(|_| pool.is_ours && class == PlacementClass::Bulk) {
+        let (content, profile) = (chunk.content(), chunk.profile());
+        let is_split = content == Content::Data && pool.copies_on_fast(profile).is_some();
+        if is_split && !chunk.is_write_back {
+            let shortage = Shortage::FastData { profile, found: pool.count(PlacementClass::Fast) };
             found.insert((content, profile), shortage);
         }
     }
@@ -59,23 +74,37 @@ impl Shortage {
     /// The copies that lie on devices of the class where everything lies right, in words; `None` if that makes no
     /// difference.
     pub fn copies(&self) -> Option<String> {
-        let Self::TooFewDevices { content, profile, class, found } = self else { return None };
-        let Fit::Copies(copies) = Fit::of(*profile, *found) else { return None };
-        let all = number(profile.attributes().devs_max.into());
-        let s = if copies == 1 { "copy" } else { "copies" };
-        (*content != Content::Data).then(|| format!("{} {s} of {all} on {class} devices", number(copies)))
+        match self {
+            Self::TooFewDevices { content, profile, class, found } if *content != Content::Data => {
+                copies_on(*class, *profile, *found)
+            }
+            Self::FastData { profile, found } => copies_on(PlacementClass::Fast, *profile, *found),
+            _ => None,
+        }
     }
 
     /// The way to have all copies on devices of the class.
     pub fn remedy(&self) -> Option<String> {
-        let Self::TooFewDevices { profile, class, found, .. } = self else { return None };
         self.copies()?;
+        let (class, profile, found) = match self {
+            Self::TooFewDevices { profile, class, found, .. } => (*class, profile, *found),
+            Self::FastData { profile, found } => (PlacementClass::Fast, profile, *found),
+            Self::OneClass(_) | Self::Striped(_) => return None,
+        };
         let all = usize::from(profile.attributes().devs_max);
-        let (lacking, copies) = (all - found, if all == 2 { "both" } else { "all" });
+        let (lacking, copies) = (all.saturating_sub(found), if all == 2 { "both" } else { "all" });
         let s = if lacking == 1 { "" } else { "s" };
-        let place = if *class == PlacementClass::Fast { "flash" } else { "disks" };
+        let place = if class == PlacementClass::Fast { "flash" } else { "disks" };
         Some(format!("{copies} copies on {place}: add {lacking} more {class} device{s}"))
     }
+}
+
+/// The copies of a profile that `found` devices of a class hold, in words.
+fn copies_on(class: PlacementClass, profile: Profile, found: usize) -> Option<String> {
+    let Fit::Copies(copies) = Fit::of(profile, found) else { return None };
+    let all = number(profile.attributes().devs_max.into());
+    let s = if copies == 1 { "copy" } else { "copies" };
+    Some(format!("{} {s} of {all} on {class} devices", number(copies)))
 }
 
 /// A small number as a word.
@@ -98,6 +127,12 @@ impl fmt::Display for Shortage {
                 "{content} of profile raid0: the kernel stripes it over all devices; `btrfs balance start -mconvert=dup` makes \
                  it one that belongs on fast devices"
             ),
+            Self::FastData { profile, .. } => {
+                write!(f, "data of small and marked files, profile {profile}")?;
+                let (copies, remedy) = (self.copies(), self.remedy());
+                let told = copies.into_iter().chain(remedy).collect::<Vec<_>>().join(", which is read; ");
+                write!(f, ": {told}")
+            }
             Self::TooFewDevices { content, profile, class, found } => {
                 if let (Some(copies), Some(remedy)) = (self.copies(), self.remedy()) {
                     return write!(f, "{content} of profile {profile}: {copies} is right; {remedy}");

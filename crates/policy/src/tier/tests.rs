@@ -282,6 +282,7 @@ fn kernel_places(pool: &TierPool, sizes: &BTreeMap<DevId, u64>, kind: BlockGroup
         profile,
         mode: PlacementMode::Classic,
         tier: PlacementClass::Bulk,
+        copies_on_fast: None,
         ranks: Ranks::ALL,
         max_stripe_bytes: limits.max_stripe_bytes,
         max_chunk_bytes: limits.max_chunk_bytes,
@@ -518,3 +519,5 @@ fn all_fast_devices_count_if_the_fastest_class_is_full() {
     pool.devices[0].total_bytes = 4 * GIB;
     assert_eq!(misplaced(&pool.settled()), [false, true, true]);
 }
+
+mod split;

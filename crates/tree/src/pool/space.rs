@@ -10,6 +10,7 @@ use crate::space::close::GroupStatus;
 use crate::space::data::{ReservedExtent, TierChoice};
 use crate::space::membership::Withheld;
 use crate::space::summary::SpaceSummary;
+use crate::space::tiers::FastTier;
 use crate::space::writeback_space::{InTransit, WriteBackStatus};
 use crate::space::writeback_tier::{WriteBackSettings, WriteBackTier};
 use crate::transaction::Need;
@@ -151,9 +152,9 @@ impl Pool {
         Ok(self.changes()?.space.log_profile())
     }
 
-    /// Returns true if data may stay on fast devices: these are enough for the profile of data, or there is such data.
-    pub fn has_fast_data_tier(&self) -> bool {
-        self.changes().is_ok_and(|changes| changes.space.has_fast_data_tier())
+    /// Fast tier of data, for the profile that new chunks have.
+    pub fn fast_tier(&self) -> FastTier {
+        self.changes().map_or(FastTier::Absent, |changes| changes.space.fast_tier())
     }
 
     /// The devices that a mark names, `fast`, `bulk` or a class that the pool has.
@@ -215,7 +216,7 @@ impl Pool {
         self.changes().is_ok_and(|changes| changes.space.has_write_back_room(self, bytes))
     }
 
-    /// Returns true if an extent of data lies on bulk devices, in a pool that distinguishes them.
+    /// Returns true if an extent of data lies on bulk devices, with one copy at least, in a pool that distinguishes them.
     pub fn lies_on_bulk_devices(&self, at: Logical) -> bool {
         self.changes().is_ok_and(|changes| changes.space.lies_on_bulk_devices(at))
     }

@@ -1,5 +1,6 @@
 //! Destaging: data of the write-back tier moves to bulk devices, in the order of files, so that what is read together lies
-//! side by side there, and spindles are given long runs.
+//! side by side there, and spindles are given long runs. Of a pool whose fast tier of data is split, data of small and marked files moves
+//! to that.
 //!
 //! A chunk of the tier is closed for that long, as one that is emptied; new data goes to another one meanwhile. Of what
 //! lies in it, all that the extent tree has is listed once and sorted by subvolume, file and offset; it is moved a batch at a
@@ -22,6 +23,9 @@ use crate::store::cursor::Readahead;
 use brindle_ondisk::{Generation, Key, KeyType, Logical, ObjectId, RootId};
 use brindle_policy::writeback::DataPlace;
 use std::ops::ControlFlow;
+
+/// Last place of the data of a file, which is one of a subvolume.
+pub type PlaceOf<'a> = &'a dyn Fn(RootId, ObjectId) -> DataPlace;
 
 /// Times that a chunk is listed anew, if something was still there.
 const PASSES_MAX: usize = 4;
@@ -99,30 +103,52 @@ impl Destaging<'_> {
         Ok(self.relocator.extents_by_file(&self.group)?.into_iter().filter_map(of).collect())
     }
 
-    /// Moves all that lies in the chunk to bulk devices; the chunk stays.
+    /// Moves all that lies in the chunk to its last place; the chunk stays. Extents of one file alone go to the `place_of` that file,
+    /// all others to bulk devices.
     ///
     /// # Errors
     /// [`TreeError::NoSpace`] if not all of it has room: what was moved stays moved. Devices that fail.
-    pub fn relocate(&self, observer: Observer<'_>) -> Result<Relocation, TreeError> {
+    pub fn relocate(&self, place_of: PlaceOf<'_>, observer: Observer<'_>) -> Result<Relocation, TreeError> {
         let mut moved = Moved::default();
         for _ in 0..PASSES_MAX {
-            let extents: Vec<DataRange> =
-                self.relocator.extents_by_file(&self.group)?.iter().map(|listed| listed.range).collect();
-            if extents.is_empty() {
+            let listed = self.relocator.extents_by_file(&self.group)?;
+            if listed.is_empty() {
                 break;
             }
-            if self.relocator.destage_extents(&extents, &mut moved, observer)?.is_break() {
-                return Ok(Relocation::Stopped(moved));
+            for (place, extents) in by_place(&listed, place_of) {
+                if self.relocator.destage_extents(&extents, place, &mut moved, observer)?.is_break() {
+                    return Ok(Relocation::Stopped(moved));
+                }
             }
         }
         Ok(Relocation::Done(moved))
     }
 }
 
+/// Extents by the places that they go to, in their order.
+fn by_place(listed: &[Listed], place_of: PlaceOf<'_>) -> Vec<(DataPlace, Vec<DataRange>)> {
+    let mut places: Vec<(DataPlace, Vec<DataRange>)> = Vec::new();
+    let is_of_one_file = |one: &Listed, next: &Listed| {
+        (one.order.0, one.order.1) == (next.order.0, next.order.1)
+            && one.alone.is_some() == next.alone.is_some()
+    };
+    for of_file in listed.chunk_by(is_of_one_file) {
+        let (root, objectid, _) = of_file[0].order;
+        let place = of_file[0].alone.map_or(DataPlace::Bulk, |_| place_of(root, objectid));
+        let extents = of_file.iter().map(|listed| listed.range);
+        match places.iter_mut().find(|(known, _)| *known == place) {
+            Some((_, known)) => known.extend(extents),
+            None => places.push((place, extents.collect())),
+        }
+    }
+    places
+}
+
 impl Relocator<'_> {
     fn destage_extents(
         &self,
         extents: &[DataRange],
+        place: DataPlace,
         moved: &mut Moved,
         observer: Observer<'_>,
     ) -> Result<ControlFlow<()>, TreeError> {
@@ -130,7 +156,7 @@ impl Relocator<'_> {
         while !rest.is_empty() {
             let data = next_batch(rest, count_max);
             let batch = Batch { data: data.to_vec(), ..Batch::default() };
-            let place = TierChoice::Preferred(DataPlace::Bulk);
+            let place = TierChoice::Preferred(place);
             if self.try_batch(&batch, place, RoomFor::Destaged, &mut count_max, moved)? == Tried::TooMuch {
                 continue;
             }

@@ -25,6 +25,15 @@ const GOOD_EXTENT_BYTES: u64 = 1 << 20;
 /// Number of block groups that are looked into for a good extent before a new chunk is made.
 const LOOK_UPS_MAX: usize = 8;
 
+/// Permission to make a chunk on fast devices for data that has no room on bulk ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spill {
+    /// Only if the chunks of the fast tier have no room.
+    IfNeeded,
+    /// Always.
+    Allowed,
+}
+
 impl Space {
     /// Allocates places for `count` tree blocks, in as few and as long runs as there are, behind `hint` (the last
     /// block before them) if possible. Reads no tree, so that it may be called with trees locked.
@@ -81,13 +90,18 @@ impl Space {
         };
         // A class that is asked for is the first step.
         let steps_max = if is_strict && matches!(place, DataPlace::Class(..)) { 1 } else { usize::MAX };
-        for content in contents {
-            let steps = self.lock().steps(*content, place);
-            for ranks in steps.into_iter().take(steps_max) {
-                taken = self.take_from(store, (*content, ranks), bounds, hint, is_strict);
-                match &taken {
-                    Err(TreeError::NoSpace(_)) => {}
-                    _ => return taken,
+        // Data goes to chunks of the fast tier that are there before it spills into new ones.
+        let has_fallback = contents.contains(&Content::Data) && contents.contains(&Content::FastData);
+        let rounds = if has_fallback { &[Spill::IfNeeded, Spill::Allowed][..] } else { &[Spill::Allowed] };
+        for spill in rounds {
+            for content in contents {
+                let steps = self.lock().steps(*content, place);
+                for ranks in steps.into_iter().take(steps_max) {
+                    taken = self.take_from(store, (*content, ranks), bounds, hint, (is_strict, *spill));
+                    match &taken {
+                        Err(TreeError::NoSpace(_)) => {}
+                        _ => return taken,
+                    }
                 }
             }
         }
@@ -127,7 +141,7 @@ impl Space {
         (content, ranks): (Content, Ranks),
         (least, most): (u64, u64),
         hint: Option<Logical>,
-        is_strict: bool,
+        (is_strict, spill): (bool, Spill),
     ) -> Result<Interval, TreeError> {
         let good = GOOD_EXTENT_BYTES.min(most).max(least);
         let mut look_ups = 0;
@@ -142,7 +156,10 @@ impl Space {
                     return Ok(span);
                 }
                 let unknown = state.next_unknown(content, ranks).filter(|_| look_ups < LOOK_UPS_MAX);
-                if unknown.is_none() && may_make_chunk {
+                if unknown.is_none()
+                    && may_make_chunk
+                    && self.may_spill(store, &state, (content, ranks), spill)
+                {
                     may_make_chunk = false;
                     let mode = if is_strict { PlacementMode::Strict } else { self.mode(&state) };
                     if self.make_chunk_as(store, &mut state, content, mode, ranks).is_ok() {
@@ -167,6 +184,20 @@ impl Space {
             }
             look_ups += 1;
         }
+    }
+
+    /// Returns false if a new chunk would be one of the fast tier, and the chunks of that have room.
+    fn may_spill(
+        &self,
+        store: &Store,
+        state: &State,
+        (content, ranks): (Content, Ranks),
+        spill: Spill,
+    ) -> bool {
+        content != Content::Data
+            || spill == Spill::Allowed
+            || state.totals(Content::FastData).available < GOOD_EXTENT_BYTES
+            || !self.would_spill(store, state, ranks)
     }
 
     /// Data lies in the write-back tier from now on.

@@ -114,6 +114,13 @@ impl Space {
         self.place(store, state, content, mode, ranks)
     }
 
+    /// Returns true if a new chunk of data on devices of these ranks would be one of the fast tier, for the bulk devices are full.
+    pub(super) fn would_spill(&self, store: &Store, state: &State, ranks: Ranks) -> bool {
+        let request = ChunkRequest { ranks, ..self.request(store, state, Content::Data) };
+        let Ok(plan) = place_chunk(&state.summaries_for(Content::Data), &request) else { return false };
+        state.is_of_fast_tier(&plan.stripes.iter().copied().collect(), request.profile)
+    }
+
     fn place(
         &self,
         store: &Store,
@@ -158,13 +165,18 @@ impl Space {
     /// Request to placement.
     pub(super) fn request(&self, store: &Store, state: &State, content: Content) -> ChunkRequest {
         let limits = ChunkLimits::new(content.flags(), state.bytes_for(content));
+        let profile = state.profile(content);
         ChunkRequest {
             content: content.flags(),
-            profile: state.profile(content),
+            profile,
             mode: self.mode(state),
             tier: match content {
                 Content::FastData | Content::WriteBack => PlacementClass::Fast,
                 _ => PlacementClass::Bulk,
+            },
+            copies_on_fast: match content {
+                Content::FastData => state.copies_on_fast(profile),
+                _ => None,
             },
             ranks: Ranks::ALL,
             max_stripe_bytes: limits.max_stripe_bytes,

@@ -1,6 +1,6 @@
 //! Classes of devices within the fast and the bulk side: the order in which data is looked for in them.
 //!
-//! A data chunk is of the class of its slowest device. Sums of space are kept by side alone: a class that is full sends data to
+//! A data chunk is of the class of its slowest device, one of the fast tier of that of its slowest fast device. Sums of space are kept by side alone: a class that is full sends data to
 //! the next one, and a promise is kept by any of them.
 
 use super::Space;
@@ -78,10 +78,12 @@ impl State {
         self.ranks = self.devices.iter().zip(sides).map(rank).collect();
     }
 
-    /// Rank of a group's slowest device.
+    /// Rank of a group's slowest device; of one of the fast tier, of its slowest fast device.
     pub(super) fn rank_of(&self, group: &Group) -> u8 {
-        let ranks = group.stripes.iter().filter_map(|(devid, _)| self.ranks.get(devid).copied());
-        ranks.max().unwrap_or(0)
+        let is_fast = |devid: &DevId| self.fast.as_ref().is_some_and(|fast| fast.contains(devid));
+        let devices = group.stripes.iter().map(|(devid, _)| devid);
+        let devices = devices.filter(|devid| !group.is_fast || is_fast(devid));
+        devices.filter_map(|devid| self.ranks.get(devid).copied()).max().unwrap_or(0)
     }
 
     /// Returns true if the owner has listed classes, and they make a difference.

@@ -33,11 +33,11 @@ pub struct GroupStatus {
     pub pinned_bytes: u64,
     /// True if its devices can be written.
     pub writable: bool,
-    /// True for a group of data on fast devices alone, in a pool that has others.
+    /// True for a group of the fast tier of data.
     pub is_fast: bool,
     /// True for a group of the write-back tier.
     pub is_write_back: bool,
-    /// Rank of its slowest device, where the owner has listed classes.
+    /// Rank of its slowest device (of the fast tier: of its slowest fast one), where the owner has listed classes.
     pub rank: Option<u8>,
     /// Device and start of each stripe.
     pub stripes: Vec<(DevId, u64)>,

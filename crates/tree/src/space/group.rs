@@ -58,9 +58,10 @@ pub(crate) struct Group {
     pub(super) written_used: Option<u64>,
     /// True if it was made in the running transaction, or got another content.
     pub(super) is_fresh: bool,
-    /// True in a pool with two classes of devices if it lies on fast ones alone.
+    /// True in a pool with two classes of devices if it lies on fast ones alone, or is one of data with a copy on each of them where they
+    /// are fewer than copies.
     pub(super) is_fast: bool,
-    /// Rank of its class: that of its slowest device.
+    /// Rank of its class: that of its slowest device, or of the slowest fast one if it is of the fast tier of data.
     pub(super) rank: u8,
     /// True if the pool has it as a chunk of the write-back tier.
     pub(super) is_write_back: bool,
@@ -193,9 +194,9 @@ pub(super) enum Content {
     System,
     /// Data and metadata.
     Mixed,
-    /// Data, on fast devices alone, in a pool that has others.
+    /// Data of the fast tier: on fast devices alone, in a pool that has others, or with a copy on each of them.
     FastData,
-    /// Data, there as well, until it is destaged.
+    /// Data on fast devices alone, until it is destaged.
     WriteBack,
 }
 

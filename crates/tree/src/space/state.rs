@@ -4,6 +4,7 @@ use super::device::Device;
 use super::estimate::TreeSizes;
 use super::group::{Content, Group, PerContent, Totals};
 use super::reserve::LogReserveState;
+use super::tiers::FastTier;
 use super::writeback_tier::WriteBackTier;
 use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::{BlockGroupType, DevId, Physical, Profile, Uuid};
@@ -59,6 +60,8 @@ pub(super) struct State {
     pub(super) placement: PlacementMode,
     /// The fast devices, of a pool that has both classes and makes a difference; see [`super::tiers`].
     pub(super) fast: Option<BTreeSet<DevId>>,
+    /// Numbers of fast and bulk devices, of such a pool whose fast devices all take data.
+    pub(super) sides: Option<(usize, usize)>,
     /// Classes of devices within fast and bulk ones; see [`super::classes`].
     pub(super) classes: DeviceClasses,
     /// Rank of each device's class.
@@ -110,8 +113,8 @@ pub(super) struct State {
     pub(super) log_profile: LogProfile,
     /// Devices that hold the log, once they are known: forgotten when metadata chunks or devices change.
     pub(super) log_placement: Option<Result<LogPlacement, LogEverywhere>>,
-    /// True if data may stay on fast devices; forgotten in the same way.
-    pub(super) has_fast_data_tier: Option<bool>,
+    /// Fast tier of data; forgotten in the same way.
+    pub(super) fast_tier: Option<FastTier>,
     /// The write-back tier.
     pub(super) write_back: WriteBackTier,
     /// The reserve of the log.
@@ -175,9 +178,13 @@ impl State {
 
     /// Adds a group.
     pub(super) fn add(&mut self, mut group: Group) {
-        group.is_fast = self.lies_on_fast_devices(&group);
-        group.rank = self.rank_of(&group);
         group.is_write_back = self.write_back.chunks.contains_key(&group.start);
+        // What waits has all its copies on fast devices.
+        group.is_fast = match group.is_write_back {
+            true => self.lies_on_fast_devices(&group),
+            false => self.lies_in_fast_tier(&group),
+        };
+        group.rank = self.rank_of(&group);
         self.forget_conclusions();
         self.next_chunk = self.next_chunk.max(group.end());
         self.totals[group.content()].add(group.totals());
@@ -195,7 +202,7 @@ impl State {
     /// Groups or devices change: what follows from them is found anew.
     pub(super) fn forget_conclusions(&mut self) {
         self.log_placement = None;
-        self.has_fast_data_tier = None;
+        self.fast_tier = None;
         self.write_back.obstacle = None;
     }
 

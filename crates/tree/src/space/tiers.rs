@@ -2,6 +2,10 @@
 //! *fast tier*, which small files and what is marked are allocated from. Nothing on disk says so: where the stripes lie
 //! does, and what the devices count as.
 //!
+//! The fast tier is *split* where a mirrored profile has more copies than there are fast devices: its chunks have a copy on each fast
+//! device, and the others on bulk devices. Data that has spilled to fast devices lies in such chunks as well, as it does where
+//! the fast devices are enough: it belongs elsewhere by the wishes of its files, and moves when there is room.
+//!
 //! Either tier helps out when the other is full: so a promise of data space is given against both, and kept by either.
 //! In strict mode bulk data keeps off fast devices, and a promise is given against the bulk tier alone; what is for the
 //! fast tier may lie there as well. Where the pool has devices of one class only, there is one space, as elsewhere.
@@ -16,12 +20,23 @@ use brindle_ondisk::item::SuperblockAgesHeader;
 use brindle_ondisk::{BlockGroupType, DevId, Profile};
 use brindle_policy::log::{LogDevice, LogEverywhere, LogPlacement, LogProfile, log_placement};
 use brindle_policy::placement::{
-    AllocationHint, DeviceSummary, PlacementClass, PlacementMode, classes, fast_data_devices,
+    AllocationHint, DeviceSummary, PlacementClass, PlacementMode, classes, copies_on_fast, fast_data_devices,
     room_for_fast_data,
 };
 use brindle_policy::sleep::sleepers;
 use brindle_policy::writeback::{DataPlace, WriteBackMode};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Fast tier of data of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FastTier {
+    /// No data is for fast devices.
+    Absent,
+    /// Its chunks lie on fast devices alone, which are enough for the profile of data; or there is such data.
+    Alone,
+    /// Its chunks have a copy on each fast device, and the others on bulk devices.
+    Split,
+}
 
 impl Space {
     /// Stores another hint for a device: new chunks go by it from now on. Durable with the next commit. It lies in the
@@ -83,17 +98,21 @@ impl Space {
         self.lock().log_profile
     }
 
-    /// Returns true if data may stay on fast devices: these are enough for the profile of data, or there is such data.
-    pub(crate) fn has_fast_data_tier(&self) -> bool {
+    /// Fast tier of data, for the profile that new chunks have.
+    pub(crate) fn fast_tier(&self) -> FastTier {
         let mut state = self.lock();
-        if let Some(known) = state.has_fast_data_tier {
+        if let Some(known) = state.fast_tier {
             return known;
         }
-        let needed = state.profile(Content::FastData).attributes().devs_min;
-        let found = state.fast.is_some()
-            && (fast_data_devices(&state.summaries()) >= usize::from(needed)
-                || state.groups().any(|group| group.content() == Content::FastData));
-        *state.has_fast_data_tier.insert(found)
+        let profile = state.profile(Content::FastData);
+        let is_enough = fast_data_devices(&state.summaries()) >= usize::from(profile.attributes().devs_min);
+        let is_there = || state.groups().any(|group| group.content() == Content::FastData);
+        let found = match state.copies_on_fast(profile) {
+            Some(_) => FastTier::Split,
+            None if state.fast.is_some() && (is_enough || is_there()) => FastTier::Alone,
+            None => FastTier::Absent,
+        };
+        *state.fast_tier.insert(found)
     }
 
     /// Returns true if data placement distinguishes fast and bulk devices.
@@ -179,6 +198,10 @@ impl Space {
         let devices = state.devices.iter().zip(&classes);
         let fast = devices.filter(|(_, class)| **class == PlacementClass::Fast);
         state.fast = has_tiers.then(|| fast.map(|(device, _)| device.devid).collect());
+        let fast = classes.iter().filter(|class| **class == PlacementClass::Fast).count();
+        // A fast device that takes no data would have to have a copy.
+        let is_splittable = has_tiers && fast_data_devices(&state.summaries()) == fast;
+        state.sides = is_splittable.then(|| (fast, classes.len() - fast));
         state.forget_conclusions();
         let starts: Vec<u64> = state.groups().map(|group| group.start).collect();
         for start in starts {
@@ -280,7 +303,9 @@ impl State {
                 *metadata.entry(*devid).or_default() += group.stripe_bytes;
             }
         }
-        for (summary, device) in summaries.iter_mut().zip(&self.devices) {
+        let is_fast = |device: &Device| self.fast.as_ref().is_none_or(|fast| fast.contains(&device.devid));
+        for (summary, device) in summaries.iter_mut().zip(&self.devices).filter(|(_, device)| is_fast(device))
+        {
             let held = metadata.get(&device.devid).copied().unwrap_or(0);
             let room = room_for_fast_data(device.total_bytes, held, device.free.bytes());
             summary.max_available_bytes = summary.max_available_bytes.min(room);
@@ -293,5 +318,27 @@ impl State {
     pub(super) fn lies_on_fast_devices(&self, group: &Group) -> bool {
         let is_fast = |fast: &BTreeSet<DevId>| group.stripes.iter().all(|(devid, _)| fast.contains(devid));
         self.fast.as_ref().is_some_and(is_fast)
+    }
+
+    /// Number of copies on fast devices of chunks of the fast tier that have others on bulk devices.
+    pub(super) fn copies_on_fast(&self, profile: Profile) -> Option<usize> {
+        let (fast, bulk) = self.sides?;
+        copies_on_fast(profile, fast, bulk)
+    }
+
+    /// Returns true if a group of data is of the fast tier. Of another content: if it lies on fast devices alone.
+    pub(super) fn lies_in_fast_tier(&self, group: &Group) -> bool {
+        let devices: BTreeSet<DevId> = group.stripes.iter().map(|(devid, _)| *devid).collect();
+        match group.kind.profile().filter(|_| Content::of(group.kind) == Content::Data) {
+            Some(profile) => self.is_of_fast_tier(&devices, profile),
+            None => self.lies_on_fast_devices(group),
+        }
+    }
+
+    /// Returns true if a chunk of data on these devices is of the fast tier.
+    pub(super) fn is_of_fast_tier(&self, devices: &BTreeSet<DevId>, profile: Profile) -> bool {
+        let Some(fast) = &self.fast else { return false };
+        let on_fast = devices.intersection(fast).count();
+        on_fast == devices.len() || self.copies_on_fast(profile).is_some_and(|copies| on_fast >= copies)
     }
 }

@@ -98,10 +98,15 @@ impl Space {
             || state.has_room_for_write_back_chunk() && in_new_chunks() >= bytes
     }
 
-    /// Returns true if an extent of data lies on bulk devices, in a pool that distinguishes them.
+    /// Returns true if an extent of data lies on bulk devices, with one copy at least, in a pool that distinguishes them.
     pub(crate) fn lies_on_bulk_devices(&self, at: Logical) -> bool {
         let state = self.lock();
-        state.fast.is_some() && state.group_of(at.get()).is_some_and(|group| group.content() == Content::Data)
+        let is_there = |group: &Group| match group.content() {
+            Content::Data => true,
+            Content::FastData => !state.lies_on_fast_devices(group),
+            _ => false,
+        };
+        state.fast.is_some() && state.group_of(at.get()).is_some_and(is_there)
     }
 
     /// Makes a chunk of the write-back tier if it is in use, and the chunks that there are may soon be full: to be called now

@@ -50,13 +50,13 @@ EXIT STATUS
 /// Move metadata to the fast devices, and data to where it belongs
 ///
 /// Fences that a killed run has left are taken down first. On a pool that is not mounted, and on a mount of brindle, this is `brindle balance start` with `misplaced`. Data on
-/// fast devices alone is that of small and of marked files: other data there, because the others were full, or because
+/// fast devices is that of small and of marked files: other data there, because the others were full, or because
 /// its file has grown, goes back to the others, and data of files that were marked later, or became small, to the fast ones. Data shared with
 /// clones and snapshots stays shared. After Ctrl-C, a crash, or for lack of room, run it again, and it goes on.
 ///
 /// Where there are fewer fast devices than the profile of the metadata has copies, each fast device gets a copy, and the others
-/// lie on bulk devices: with one SSD, one copy of `raid1` metadata. That is right, and a note says what more devices would
-/// give.
+/// lie on bulk devices: with one SSD, one copy of `raid1` metadata. So it is with data of small and of marked files, except on a pool that the
+/// kernel has mounted. That is right, and a note says what more devices would give.
 ///
 /// On a pool that the kernel has mounted: the kernel gives new chunks to the devices with the most unallocated space. So the
 /// devices where something does not belong are fenced, resized down to the end of what they hold, and the misplaced chunks are relocated by

@@ -153,10 +153,7 @@ fn find(facts: &Facts, start: Inode) -> Result<Found> {
             }
             let Some(chunk) = chunk_of(&chunks, piece) else { bail!(no_chunk(piece)) };
             let location = Location {
-                is_fast: chunk
-                    .stripes
-                    .iter()
-                    .all(|stripe| facts.pool.class(stripe.devid) == PlacementClass::Fast),
+                is_fast: facts.pool.lies_in_fast_tier(chunk),
                 rank: facts.pool.chunk_rank(chunk),
                 is_write_back: chunk.is_write_back,
                 is_shared: extents.is_shared(met.inode, piece, &own)?,

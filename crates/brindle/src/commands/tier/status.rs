@@ -44,7 +44,7 @@ EXIT STATUS
 /// chunks of a mixed pool belong anywhere. Sizes are of devices: with copies and parity.
 ///
 /// Where brindle places things itself, on a mount of its own or in a pool that is not mounted, data chunks on fast devices
-/// alone are for small and for marked files. There the data of files in the wrong tier is shown as well, without copies and
+/// alone, or with a copy on each of them where they are fewer than copies, are for small and for marked files. There the data of files in the wrong tier is shown as well, without copies and
 /// parity: because the right one was full, because it was marked later, or because it has
 /// grown. For that all files are looked at.
 ///

@@ -91,3 +91,64 @@ fn mkfs_tells_that_fsyncs_write_to_a_disk_where_one_fast_device_has_one_copy() {
     assert_eq!(notes(&[":fast", ":fast", ":bulk", ":bulk"]), "[]");
     assert_eq!(notes(&[":bulk", ":bulk"]), "[]");
 }
+
+/// Reasons of a place as `class reason`, each once, and the classes of devices that hold any bytes.
+fn reasons(found: &Value) -> (Vec<String>, usize) {
+    let all = found["reasons"].as_array().expect("a list").iter();
+    let told = all.map(|one| format!("{} {}", one["class_name"], one["reason"]).replace('"', "")).collect();
+    let devices = found["devices"].as_array().expect("a list").iter();
+    (told, devices.filter(|device| device["bytes"] != 0).count())
+}
+
+#[test]
+fn one_fast_device_holds_one_copy_of_small_and_marked_files_on_a_mount_and_offline() {
+    if !can_mount() {
+        return;
+    }
+    let mut served = Served::make([":fast", ":bulk", ":bulk", ":bulk"], &["-d", "raid1", "-m", "raid1"]);
+    let place = served.place();
+    std::fs::write(place.join("small"), vec![7; 20_000]).expect("room");
+    std::fs::write(place.join("marked"), vec![8; 4 << 20]).expect("room");
+    std::fs::write(place.join("large"), vec![9; 4 << 20]).expect("room");
+    let at = |name: &str| text(&place.join(name)).to_owned();
+    let lies = |name: &str| json(["tier", "where", "--json", &at(name)].map(Into::into).to_vec());
+    assert_eq!(reasons(&lies("small")), (vec!["bulk data".to_owned()], 2), "nothing is asked for yet");
+    brindle_prints(["property", "set", text(&place), "small_files", "64K"]);
+    brindle_prints(["property", "set", &at("marked"), "tier", "fast"]);
+    assert_eq!(reasons(&lies("small")), (vec!["bulk spilled".to_owned()], 2));
+    let note = "data of small and marked files, profile raid1: one copy of two on fast devices, which is read; both copies on \
+                flash: add 1 more fast device";
+    let planned = served.prints(&["tier", "plan"]);
+    assert!(planned.contains("To the fast devices") && planned.contains(note), "{planned}");
+    let said = served.prints(&["tier", "apply"]);
+    assert!(said.contains("Done") && said.contains(note), "{said}");
+    for (name, reason) in [("small", "small"), ("marked", "mark")] {
+        let expected = vec![format!("bulk {reason}"), format!("fast {reason}")];
+        assert_eq!(reasons(&lies(name)), (expected, 2), "{name}");
+    }
+    assert_eq!(reasons(&lies("large")), (vec!["bulk data".to_owned()], 2));
+    std::fs::write(place.join("new"), vec![6; 9000]).expect("room");
+    assert_eq!(reasons(&lies("new")), (vec!["bulk small".to_owned(), "fast small".to_owned()], 2));
+    let status = served.prints(&["tier", "status"]);
+    assert!(status.contains(note) && !status.contains("make no difference"), "{status}");
+    let files = &served.json(&["tier", "status", "--json"])["files"];
+    assert_eq!(
+        (&files["small_and_marked"]["wrong_bytes"], &files["other"]["wrong_bytes"]),
+        (&0.into(), &0.into()),
+        "{files}"
+    );
+    assert!(served.prints(&["map", "--json"]).contains("\"fast_data\""));
+    assert!(served.prints(&["tier", "apply"]).starts_with("Nothing to move."));
+    served.unmount();
+    served.check();
+    let plan = || json(with_devices(&["tier", "plan", "--json"], &served.devices));
+    assert_eq!(plan()["nothing_to_move"], true, "{}", plan());
+    // Another disk is said to be the fast device, and the files follow.
+    let words = ["-q", "tier", "apply", "--fast", "2", "--bulk", "1"];
+    let said = brindle_prints(with_devices(&words, &served.devices));
+    assert!(said.contains(note), "{said}");
+    let words = ["tier", "where", "--json", "--path", "marked", "--fast", "2", "--bulk", "1"];
+    let found = json(with_devices(&words, &served.devices));
+    assert_eq!(reasons(&found), (vec!["bulk mark".to_owned(), "fast mark".to_owned()], 2), "{found}");
+    served.check();
+}

@@ -164,7 +164,10 @@ fn data_that_moves_between_tiers() {
     let layout = Layout { devices: 2, fast: 1, ..ONE };
     let test = crash("data_that_moves_between_tiers", 5200);
     let mix = Mix { subvolumes: 12, contents: 30, ..test.mix.clone() };
-    test.mixed(mix).of(4, 50, 250).run(&LibrarySubject::sorting(layout));
+    let test = test.mixed(mix).of(4, 50, 250);
+    test.run(&LibrarySubject::sorting(layout));
+    // One copy of small files on the SSD.
+    test.of(3, 50, 250).run(&LibrarySubject::sorting(COMMON));
 }
 
 #[test]
@@ -175,6 +178,9 @@ fn data_in_the_write_back_tier() {
     let test = test.mixed(mix).of(5, 60, 400);
     test.run(&LibrarySubject::writing_back(layout, WriteBackMode::All));
     test.run(&LibrarySubject::writing_back(layout, WriteBackMode::All).logging());
+    // Data of small files is destaged to where one copy lies on the SSD.
+    let subject = LibrarySubject::writing_back(COMMON, WriteBackMode::All).waiting_with_one_copy();
+    test.of(3, 60, 400).run(&subject.logging());
 }
 
 /// The mode of a mount unless told otherwise.
@@ -195,7 +201,9 @@ fn data_that_has_no_room_in_its_tier() {
     let layout = Layout { devices: 2, fast: 1, ..ONE };
     let test = crash("data_that_has_no_room_in_its_tier", 5400);
     let mix = Mix { subvolumes: 12, contents: 40, ..test.mix.clone() };
-    test.mixed(mix).of(4, 50, 250).run(&LibrarySubject::sorting_crowded(layout));
+    let test = test.mixed(mix).of(4, 50, 250);
+    test.run(&LibrarySubject::sorting_crowded(layout));
+    test.of(2, 50, 250).run(&LibrarySubject::sorting_crowded(COMMON));
     assert_ne!(REFUSALS.load(Ordering::Relaxed), 0, "there was always room");
 }
 

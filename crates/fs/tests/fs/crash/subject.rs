@@ -4,8 +4,8 @@ use super::kernel;
 use crate::simulated::{Habits, Layout, Library, PART_BYTES, Pool, findings};
 use brindle_check::{CheckOptions, Finding};
 use brindle_device::{DeviceClass, WritableDevice};
-use brindle_fs::{LogProfile, WriteBackMode};
-use brindle_ondisk::Uuid;
+use brindle_fs::{Filesystem, LogProfile, WriteBackMode, WriteBackSettings};
+use brindle_ondisk::{Profile, Uuid};
 use brindle_sim::{Image, ImageDevice};
 use brindle_testing::crash::{CrashGuarantees, NewDevice, Subject};
 use brindle_testing::manifest::Manifest;
@@ -60,6 +60,17 @@ impl LibrarySubject {
 
     /// This one, and extents count for the subvolume that wrote them first.
     pub(crate) fn counting(self) -> Self {
+        self.prepared(|filesystem| filesystem.pool().enable_simple_quotas().expect("room"))
+    }
+
+    /// This one, and waiting data has one copy.
+    pub(crate) fn waiting_with_one_copy(self) -> Self {
+        let settings = WriteBackSettings { mode: None, profile: Some(Profile::Single) };
+        self.prepared(|filesystem| filesystem.set_write_back(settings).expect("stored"))
+    }
+
+    /// This one, after something was done to the new pool.
+    fn prepared(self, prepare: impl FnOnce(&Filesystem)) -> Self {
         let new = |(number, image): (usize, &Image)| {
             let class = self.classes[number];
             Arc::new(ImageDevice::new(format!("memory{number}"), image.clone(), class))
@@ -67,7 +78,7 @@ impl LibrarySubject {
         let devices: Vec<Arc<ImageDevice>> = self.images.iter().enumerate().map(new).collect();
         let writable = devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
         let filesystem = Pool::on(writable, &self.layout).open().expect("a new pool");
-        filesystem.pool().enable_simple_quotas().expect("room");
+        prepare(&filesystem);
         filesystem.shutdown().expect("closes");
         Self { images: devices.iter().map(|device| device.image()).collect(), ..self }
     }

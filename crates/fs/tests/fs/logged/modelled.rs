@@ -126,6 +126,33 @@ fn fsyncs_on_an_ssd_let_the_disk_sleep_and_a_large_file_wakes_it_once() {
     assert_eq!(run().0, first.0, "the same in each run");
 }
 
+/// A pool of two disks and an SSD, all mirrored: small files have one copy on the SSD.
+#[test]
+fn small_files_are_read_from_the_only_ssd_while_the_disks_sleep() {
+    let layout = Layout { devices: 3, data: Profile::Raid1, metadata: Profile::Raid1, ..ONE_OF_EACH };
+    let pool = Modelled::new(&layout, vec![Drive::sata_ssd(), sleeper(), sleeper()]);
+    pool.mail();
+    Program::new(&pool.filesystem).put("film", &vec![3; 1 << 20]);
+    let Modelled { time, devices, filesystem } = pool;
+    filesystem.shutdown().expect("closes");
+    drop(filesystem);
+    let writable = devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>);
+    let again = Pool::on(writable.collect(), &layout);
+    let pool = Modelled { filesystem: again.open().expect("opens"), time, devices };
+    pool.devices.iter().for_each(|device| device.reset_counts());
+    let program = Program::new(&pool.filesystem);
+    for round in 0..ROUNDS {
+        pool.time.sleep(SECOND);
+        assert_eq!(program.read(&format!("mail/{round}")).expect("there"), [7; 3000]);
+    }
+    let counts = pool.counts();
+    assert!(counts[0].reads > 0, "{counts:?}");
+    assert_eq!(counts[1..], [DriveCounts::default(); 2], "the disks sleep on");
+    assert_eq!(program.read("film").expect("there").len(), 1 << 20);
+    let woken: u64 = pool.counts()[1..].iter().map(|counts| counts.wake_ups).sum();
+    assert!(woken > 0, "{:?}", pool.counts());
+}
+
 #[test]
 fn fsync_on_a_disk_alone_costs_revolutions() {
     let layout = Layout { devices: 1, fast: 0, ..ONE_OF_EACH };

@@ -7,6 +7,8 @@ use crate::kernel::can_make;
 use crate::kernel::pool::run;
 use crate::model::target::Ground;
 use crate::pingpong::SharedPool;
+use brindle_care::balance;
+use brindle_care::job::Control;
 use brindle_care::mkfs::{MkfsOptions, NewDevice, mkfs};
 use brindle_device::FileDevice;
 use brindle_fs::{
@@ -14,6 +16,7 @@ use brindle_fs::{
     WriteBackMode, WriteBackWish,
 };
 use brindle_ondisk::{BlockGroupType, DevId, Profile};
+use brindle_policy::balance::Balance;
 use brindle_volume::ChunkStatus;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -30,15 +33,19 @@ const FIVE: [PlacementClass; 5] = [
 ];
 
 fn make_five(data: Profile, metadata: Profile, device_bytes: u64) -> SharedPool {
-    let pool = SharedPool::of_size(FIVE.len(), device_bytes);
+    make_of(&FIVE, data, metadata, device_bytes)
+}
+
+fn make_of(classes: &[PlacementClass], data: Profile, metadata: Profile, device_bytes: u64) -> SharedPool {
+    let pool = SharedPool::of_size(classes.len(), device_bytes);
     let fsid = SystemHost.new_uuid();
     let mut options = MkfsOptions::new(fsid, fsid.0, 1_700_000_000);
     (options.data, options.metadata) = (Some(data), Some(metadata));
-    let device = |(path, class): (&PathBuf, PlacementClass)| NewDevice {
-        class: Some(class),
+    let device = |(path, class): (&PathBuf, &PlacementClass)| NewDevice {
+        class: Some(*class),
         ..NewDevice::new(Arc::new(FileDevice::open_writable(path).expect("nobody has it")))
     };
-    let devices: Vec<NewDevice> = pool.loops().iter().zip(FIVE).map(device).collect();
+    let devices: Vec<NewDevice> = pool.loops().iter().zip(classes).map(device).collect();
     mkfs(&devices, &options).expect("enough devices");
     pool
 }
@@ -86,7 +93,7 @@ fn s0_05_and_s0_06_example_a_on_images() {
     assert_eq!(data, "ef");
     // e and f are full: data goes to a, b and c as well.
     let fs = pool.open();
-    for number in 0..20 {
+    for number in 0..40 {
         put(&fs, fs.root(), &format!("more{number}"), 16 * MIB).expect("there is room on a, b, c");
     }
     fs.shutdown().expect("closes");
@@ -223,6 +230,64 @@ fn a_stock_kernel_reads_and_keeps_stored_hints() {
     fs.shutdown().expect("closes");
     drop(fs);
     pool.assert_btrfs_check("and again");
+}
+
+/// Returns true if a file of two copies has one on the first device.
+fn has_copy_on_a(pool: &SharedPool, fs: &Filesystem, path: &str) -> bool {
+    let find =
+        |parent, name: &str| fs.lookup(parent, name.as_bytes()).expect("readable").expect("there").inode;
+    let devices = named(pool, &devices_of_file(fs, path.split('/').fold(fs.root(), find)));
+    assert_eq!(devices.len(), 2, "{path}: both copies");
+    devices.contains('a')
+}
+
+#[test]
+fn a_stock_kernel_reads_and_keeps_files_with_one_copy_on_the_only_ssd() {
+    if !can_make() {
+        return;
+    }
+    let classes = [PlacementClass::Fast, PlacementClass::Bulk, PlacementClass::Bulk];
+    let mut pool = make_of(&classes, Profile::Raid1, Profile::Raid1, 2 << 30);
+    let fs = pool.open();
+    fs.set_small_file_bytes(64 << 10).expect("it can be stored");
+    let fast = directory(&fs, fs.root(), "fast");
+    mark(&fs, fast, "fast");
+    put(&fs, fast, "marked", 40 * MIB).expect("room");
+    put(&fs, fs.root(), "bulk", 40 * MIB).expect("room");
+    for number in 0..200 {
+        put(&fs, fs.root(), &format!("small{number}"), 20_000).expect("room");
+    }
+    let paths = ["fast/marked", "bulk", "small7", "small199"];
+    let expected = [true, false, true, true];
+    assert_eq!(paths.map(|path| has_copy_on_a(&pool, &fs, path)), expected);
+    fs.shutdown().expect("closes");
+    drop(fs);
+    pool.assert_btrfs_check("made");
+    pool.assert_clean("made");
+    let mount_point = pool.mount_point();
+    let sums = || paths.map(|path| std::fs::read(mount_point.join(path)).expect("readable"));
+    pool.mount("rw");
+    let before = sums();
+    for number in 0..200 {
+        std::fs::write(mount_point.join(format!("kernel{number}")), vec![7; 9000]).expect("room");
+    }
+    let said = run("btrfs", ["scrub", "start", "-B"], [&mount_point]);
+    assert!(said.contains("no errors found"), "{said}");
+    run("btrfs", ["balance", "start", "--full-balance"], [&mount_point]);
+    assert_eq!(sums(), before);
+    pool.unmount();
+    pool.assert_btrfs_check("the kernel has used it");
+    // What the kernel has moved elsewhere is put right, and the kernel reads that.
+    let fs = pool.open();
+    balance::start(&fs, &Balance::of_misplaced(), false, &mut |_| Control::Continue).expect("room");
+    assert_eq!(paths.map(|path| has_copy_on_a(&pool, &fs, path)), expected);
+    fs.shutdown().expect("closes");
+    drop(fs);
+    pool.assert_btrfs_check("sorted");
+    pool.assert_clean("sorted");
+    pool.mount("ro");
+    assert_eq!(sums(), before);
+    pool.unmount();
 }
 
 #[test]

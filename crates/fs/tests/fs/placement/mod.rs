@@ -7,6 +7,7 @@ mod kernel;
 mod limits;
 mod preallocated;
 mod sorting;
+mod split;
 mod tiers;
 mod writeback;
 

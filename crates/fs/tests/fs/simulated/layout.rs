@@ -60,6 +60,9 @@ pub(crate) const LAYOUTS: [Layout; 16] = [
     },
 ];
 
+/// An SSD and two disks, all mirrored: small files have one copy on the SSD.
+pub(crate) const SPLIT: Layout = Layout { fast: 1, nodesize: 4096, ..on(3, Profile::Raid1, Profile::Raid1) };
+
 impl Layout {
     /// One of them, by number.
     pub(crate) fn of(number: u64) -> Self {

@@ -9,7 +9,7 @@ pub(crate) use pool::{FOUND_ASLEEP, Pool, check, findings};
 pub(crate) use target::{Habits, Library, PART_BYTES, REFUSALS, commit_until_logs_are_reduced};
 
 use brindle_testing::operations::{Mix, Trial};
-use layout::LAYOUTS;
+use layout::{LAYOUTS, SPLIT};
 use std::sync::atomic::Ordering;
 use target::{DEFRAGMENTED, DESTAGED};
 
@@ -68,6 +68,10 @@ fn moving_data_between_tiers_changes_nothing() {
         assert!(layout.fast > 0, "{layout:?}");
         println!("{layout:?}");
         trial.run(|| Library::sorting(&layout));
+    }
+    for seed in seeds(64, 2) {
+        let trial = Trial::new(seed, 200, Mix { names_max: 40, subvolumes: 12, ..Mix::default() });
+        trial.run(|| Library::sorting(&SPLIT));
     }
 }
 

@@ -174,7 +174,12 @@ fn it_is_said_why_data_has_no_tiers() {
     let said = |why: Option<String>| why.expect("there are too few devices");
     assert_eq!(said(why(Profile::Single, 0, 2)), "there are no fast devices, all are bulk");
     assert_eq!(said(why(Profile::Single, 2, 0)), "there are no bulk devices, all are fast");
-    assert_eq!(said(why(Profile::Raid1, 1, 2)), "data of profile raid1 needs 2 fast devices, and there is 1");
+    assert_eq!(why(Profile::Raid1, 1, 2), None, "one copy lies on the fast device");
+    assert_eq!(said(why(Profile::Raid1, 1, 1)), "data of profile raid1 needs 2 fast devices, and there is 1");
+    assert_eq!(
+        said(why(Profile::Raid10, 1, 2)),
+        "data of profile raid10 needs 2 fast devices, and there is 1"
+    );
     assert_eq!(said(why(Profile::Raid1, 2, 1)), "data of profile raid1 needs 2 bulk devices, and there is 1");
 }
 
@@ -266,6 +271,52 @@ fn a_class_with_too_few_devices_for_the_data_counts_as_its_side() {
     let mut survey = Survey::new(&pool, LIMIT, Logical::new(0));
     see(&mut survey, 256, 10 * MIB, b"smr", &[(110, MIB, false), (310, MIB, false)]);
     assert_eq!(targets(&mut survey), [(110, Bulk, None)]);
+}
+
+/// A fast device and two others, `raid1`: block groups at 100 MiB with a copy on the fast one, and at 200 MiB.
+fn pool_with_one_fast_device() -> TierPool {
+    let mut pool = pool();
+    let disk = TierDevice { devid: DevId::new(3), ..pool.devices[1] };
+    pool.devices.push(disk);
+    for chunk in &mut pool.chunks {
+        chunk.kind |= BlockGroupType::RAID1;
+        chunk.stripes.push(TierStripe { devid: DevId::new(3), physical: Physical::new(MIB) });
+    }
+    pool
+}
+
+#[test]
+fn with_one_fast_device_small_files_belong_where_a_copy_is_on_it() {
+    let pool = pool_with_one_fast_device();
+    let mut survey = Survey::new(&pool, LIMIT, Logical::new(0));
+    let both = |at: u64, bytes: u64| [(110 + at, bytes, false), (210 + at, bytes, false)];
+    see(&mut survey, 256, 8192, b"", &both(0, 4096));
+    see(&mut survey, 257, 2 * MIB, b"", &both(1, MIB));
+    see(&mut survey, 258, 2 * MIB, b"fast", &both(3, MIB));
+    see(&mut survey, 259, 8192, b"bulk", &both(5, 4096));
+    assert_eq!(wrong(&mut survey), [(111, Bulk), (115, Bulk), (210, Fast), (213, Fast)]);
+    assert_eq!(survey.tiers().fast_in_place, Amount { extents: 2, bytes: 4096 + MIB });
+    // The kernel has no tiers, and with as few disks other data lies on the fast device, too.
+    let of_kernel = TierPool { is_ours: false, ..pool.clone() };
+    let with_one_disk = TierPool { devices: pool.devices[..2].to_vec(), ..pool };
+    for pool in [of_kernel, with_one_disk] {
+        assert!(Survey::new(&pool, LIMIT, Logical::new(0)).is_idle());
+        assert!(pool.chunks.iter().all(|chunk| !pool.is_of_fast_tier(chunk)));
+    }
+}
+
+#[test]
+fn with_one_fast_device_a_mark_that_names_its_class_counts_as_its_side() {
+    let mut pool = pool_with_one_fast_device();
+    pool.classes.list(Fast, &["nvme"]).expect("a name");
+    pool.classes.list(Bulk, &["disk"]).expect("a name");
+    pool.devices[1].rank = 1;
+    pool.devices[2].rank = 1;
+    let mut survey = Survey::new(&pool, LIMIT, Logical::new(0));
+    see(&mut survey, 256, 2 * MIB, b"nvme", &[(110, MIB, false), (210, MIB, false)]);
+    see(&mut survey, 257, 2 * MIB, b"disk", &[(111, MIB, false), (211, MIB, false)]);
+    assert_eq!(targets(&mut survey), [(111, Bulk, Some(1)), (210, Fast, None)]);
+    assert_eq!(pool.chunk_rank(&pool.chunks[1]), 0, "the class of the fast device");
 }
 
 #[test]

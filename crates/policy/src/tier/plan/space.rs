@@ -83,6 +83,15 @@ impl<'a> DeviceGaps<'a> {
 
     /// Places the next chunk of a tier of data.
     pub(super) fn place_data(&self, kind: BlockGroupType, tier: DataTier) -> Option<ChunkPlan> {
+        let profile = kind.profile().unwrap_or(Profile::Single);
+        let copies = self.pool.copies_on_fast(profile).filter(|_| tier.side == PlacementClass::Fast);
+        if let Some(copies) = copies {
+            let others = usize::from(profile.attributes().devs_max).saturating_sub(copies);
+            let others = self.first(kind, PlacementClass::Bulk, others, &self.gaps);
+            let is_there =
+                |device: &TierDevice| device.class == PlacementClass::Fast || others.contains(&device.devid);
+            return self.place_on(kind, &is_there);
+        }
         self.place_on(kind, &|device| {
             device.class == tier.side && tier.rank.is_none_or(|rank| rank == device.rank)
         })
@@ -152,6 +161,7 @@ impl<'a> DeviceGaps<'a> {
             profile: kind.profile().unwrap_or(Profile::Single),
             mode: PlacementMode::Classic,
             tier: PlacementClass::Bulk,
+            copies_on_fast: None,
             ranks: Ranks::ALL,
             max_stripe_bytes: limits.max_stripe_bytes,
             max_chunk_bytes: limits.max_chunk_bytes,
