@@ -14,8 +14,9 @@ pub enum FsError {
     Tree(#[from] TreeError),
     /// A log could not be replayed.
     #[error(
-        "the log of fsyncs after the last commit can't be replayed: {0}. The pool is as it was: mounted with \
-         ro,nologreplay it shows the last commit, and `btrfs rescue zero-log` gives the log up"
+        "the log of fsyncs after the last commit can't be replayed: {0}. The pool is as it was. If the cause can be \
+         removed, as a full host can, nothing is lost: mount it again. Mounted with ro,nologreplay it shows the last commit; \
+         `btrfs rescue zero-log` gives up what was fsynced since"
     )]
     Log(Box<FsError>),
     /// A relocation that the kernel was interrupted in could not be ended.
