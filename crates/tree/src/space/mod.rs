@@ -48,7 +48,7 @@ mod shrink;
 pub(crate) mod state;
 pub(crate) mod summary;
 mod superblocks;
-pub(crate) mod tiers;
+mod tiers;
 pub(crate) mod unwritten;
 mod verify;
 pub(crate) mod writeback_space;

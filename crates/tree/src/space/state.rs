@@ -4,7 +4,6 @@ use super::device::Device;
 use super::estimate::TreeSizes;
 use super::group::{Content, Group, PerContent, Totals};
 use super::reserve::LogReserveState;
-use super::tiers::FastTier;
 use super::writeback_tier::WriteBackTier;
 use brindle_interval::{Interval, IntervalSet};
 use brindle_ondisk::{BlockGroupType, DevId, Physical, Profile, Uuid};
@@ -45,6 +44,17 @@ pub(crate) struct AbsentChange {
     pub(crate) hint: Option<u64>,
     /// Bytes of chunks that were removed.
     pub(crate) given_up: u64,
+}
+
+/// Fast tier of data of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FastTier {
+    /// No data is for fast devices.
+    Absent,
+    /// Its chunks lie on fast devices alone, which are enough for the profile of data; or there is such data.
+    Alone,
+    /// Its chunks have a copy on each fast device, and the others on bulk devices.
+    Split,
 }
 
 /// Known state of the pool's space.

@@ -13,7 +13,7 @@
 use super::Space;
 use super::device::Device;
 use super::group::{Content, Group, Totals};
-use super::state::{State, content};
+use super::state::{FastTier, State, content};
 use crate::error::TreeError;
 use crate::store::Store;
 use brindle_ondisk::item::SuperblockAgesHeader;
@@ -26,17 +26,6 @@ use brindle_policy::placement::{
 use brindle_policy::sleep::sleepers;
 use brindle_policy::writeback::{DataPlace, WriteBackMode};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Fast tier of data of a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FastTier {
-    /// No data is for fast devices.
-    Absent,
-    /// Its chunks lie on fast devices alone, which are enough for the profile of data; or there is such data.
-    Alone,
-    /// Its chunks have a copy on each fast device, and the others on bulk devices.
-    Split,
-}
 
 impl Space {
     /// Stores another hint for a device: new chunks go by it from now on. Durable with the next commit. It lies in the

@@ -38,7 +38,7 @@ fn a_chunk_of_data_with_a_copy_on_the_fast_device_is_right_and_a_note_tells_of_a
 }
 
 #[test]
-fn what_waits_is_no_chunk_of_a_split_tier_and_a_kernel_has_none() {
+fn waiting_data_is_no_part_of_a_split_tier_and_a_kernel_has_none() {
     let mut pool = pool();
     pool.chunks[2].is_write_back = true;
     assert!(!pool.is_of_fast_tier(&pool.chunks[2]), "it would lie on fast devices alone");
