@@ -394,8 +394,8 @@ fn a_pool_that_lacks_the_device_of_an_empty_chunk_loses_nothing() {
         assert_eq!(said.contains("everything can be read with -o degraded"), !waits, "{said}");
         let mut degraded = pool.open.clone();
         degraded.pool.volume.degraded = true;
-        let fs = Filesystem::open(there().map(AsDevice::share_device).collect(), &degraded)
-            .expect("readable");
+        let fs =
+            Filesystem::open(there().map(AsDevice::share_device).collect(), &degraded).expect("readable");
         let lost = |warning: &String| warning.contains("can't be read whole");
         assert!(chunk_of_one_copy(&fs));
         assert_eq!(fs.warnings().iter().any(lost), waits, "{:?}", fs.warnings());
