@@ -111,7 +111,12 @@ fn a_device_that_was_named_is_not_called_one_to_name() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let images = ["a.img", "b.img"].map(|name| directory.path().join(name));
     let [first, second] = [0, 1].map(|number: usize| text(&images[number]));
-    brindle_prints(["-q", "mkfs", "--size", "256M", "-d", "raid0", "-m", "raid1", first, second]);
+    // Data that is lost without one of them: an empty chunk would not count.
+    let tree = directory.path().join("tree");
+    fs::create_dir(&tree).expect("new");
+    fs::write(tree.join("file"), vec![7; 1 << 20]).expect("room");
+    let made = ["-q", "mkfs", "--size", "256M", "-d", "raid0", "-m", "raid1", "--rootdir", text(&tree)];
+    brindle_prints([&made[..], &[first, second]].concat());
     let old = directory.path().join("old");
     fs::copy(second, &old).expect("room");
     for _ in 0..2 {
