@@ -80,7 +80,7 @@ pub use error::{TreeError, tree_name};
 pub use histogram::{BUCKETS, HistogramCounts, Timing};
 pub use log::{LogStatistics, LogTicket, SyncMeasure, Unlogged};
 pub use log_writer::enter::{LogChange, LogRange, Logging};
-pub use log_writer::replayed::{LogReplay, LogTree};
+pub use log_writer::replayed::LogReplay;
 pub use options::{
     Clock, DEFAULT_CACHE_BYTES, DiscardMode, OpenOptions, Recount, WriteBackWish, WriterOptions,
 };
@@ -107,6 +107,7 @@ pub use store::Store;
 pub use store::cache::CacheStatistics;
 pub use store::cursor::{Cursor, Readahead};
 pub use store::hold::FreedSpaceHold;
+pub use store::logs::LogTree;
 pub use transaction::exclusive::ExclusiveOperation;
 pub use transaction::roots::Roots;
 pub use transaction::statistics::{CommitPhase, CommitReport, CommitStatistics, LEVELS, TreeKind};

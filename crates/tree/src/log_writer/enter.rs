@@ -2,7 +2,7 @@
 
 use super::LogWriter;
 use super::blocks::LogBlocks;
-use super::replayed::{LogTree, logged_checksums};
+use super::replayed::logged_checksums;
 use super::trees::LogTrees;
 use crate::changes::Changes;
 use crate::checksums::checksum_items;
@@ -15,6 +15,7 @@ use crate::log::{LogState, LogTicket, SyncMeasure, Unlogged};
 use crate::refs::DataRange;
 use crate::root::TreeRoot;
 use crate::store::cursor::Readahead;
+use crate::store::logs::LogTree;
 use crate::transaction::Durable;
 use crate::transaction::stop::{ClosedGate, Inside};
 use crate::tree::Tree;

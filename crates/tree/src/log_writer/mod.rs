@@ -1,6 +1,6 @@
 //! Log trees: changes fsynced after the last commit. The superblock points to a tree of log trees, which has a root
 //! item for each subvolume with a log; the log tree has copies of items of that subvolume, and the checksums of the
-//! data that they refer to. The next mount of the pool, by the kernel or brindle, replays it ([`LogTree`]).
+//! data that they refer to. The next mount of the pool, by the kernel or brindle, replays it ([`LogTree`](crate::LogTree)).
 //!
 //! A log consists of ranges of keys and the items in them. Their meaning as names and files, and which changes need
 //! each other, is known in `fs`.

@@ -8,6 +8,7 @@
 pub(crate) mod cache;
 pub(crate) mod cursor;
 pub(crate) mod hold;
+pub(crate) mod logs;
 pub(crate) mod rescue;
 pub(crate) mod trees;
 pub(crate) mod unwritten;

@@ -15,6 +15,7 @@ use crate::error::TreeError;
 use crate::root::TreeRoot;
 use crate::store::Store;
 use crate::store::cursor::Readahead;
+use crate::store::logs::used_by_logs;
 use brindle_ondisk::{
     Item, Key, KeyType, Logical, Node, NodeExpectation, ObjectId, RootBackup, RootId, Superblock,
 };
@@ -140,12 +141,15 @@ impl Store {
     /// Checks that there are the devices that the pool needs. With an empty chunk nothing is lost, and which ones are empty is
     /// told by trees, most of which can be read without the missing devices.
     pub(super) fn check_complete(&self) -> Result<(), TreeError> {
-        // A log may use space that the last commit has as unused.
-        if !self.has_log() {
-            let lost = self.volume().unreadable_chunks().into_iter();
-            let empty: Vec<Logical> =
-                lost.filter(|chunk| self.is_empty(chunk)).map(|chunk| chunk.start).collect();
-            self.volume().note_empty_chunks(&empty);
+        let lost = self.volume().unreadable_chunks();
+        // A log may use space that the last commit has as unused. One that can't be read may use any.
+        if let Some(logged) = (!lost.is_empty()).then(|| used_by_logs(self).ok()).flatten() {
+            let is_logged = |chunk: &UnreadableChunk| {
+                let end = chunk.start.get().saturating_add(chunk.length);
+                logged.iter().any(|at| (chunk.start.get()..end).contains(&at.get()))
+            };
+            let empty = lost.iter().filter(|chunk| !is_logged(chunk) && self.is_empty(chunk));
+            self.volume().note_empty_chunks(&empty.map(|chunk| chunk.start).collect::<Vec<_>>());
         }
         Ok(self.volume().check_complete()?)
     }
