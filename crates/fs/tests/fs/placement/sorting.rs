@@ -22,11 +22,11 @@ fn is_on_flash(fs: &Filesystem, file: InodeId) -> bool {
     devices_of_file(fs, file) == names(&["memory2"])
 }
 
-fn apply(fs: &Filesystem) -> Result<Ended, BalanceError> {
+pub(super) fn apply(fs: &Filesystem) -> Result<Ended, BalanceError> {
     balance::start(fs, &Balance::of_misplaced(), false, &mut |_| Control::Continue)
 }
 
-fn look(fs: &Filesystem) -> FileTiers {
+pub(super) fn look(fs: &Filesystem) -> FileTiers {
     let facts = balance::facts(fs.pool()).expect("writable");
     match balance::look_at_files(fs.pool(), &facts, fs.small_file_bytes(), &mut || true) {
         Ok(LookEnded::Whole(tiers)) => tiers,

@@ -1,10 +1,11 @@
 //! The fast tier of data with fewer fast devices than copies: one copy lies on each fast device.
 
 use super::ground::{Making, MixedPool, devices_of, devices_of_file, directory, mark, names, put};
+use super::sorting::{apply, look};
 use super::writeback::{destage, sync_more, waiting};
 use super::{DATA, MIB, fill};
-use brindle_care::balance::{self, BalanceError, LookEnded};
-use brindle_care::job::{Control, Ended};
+use brindle_care::balance::{self, BalanceError};
+use brindle_care::job::Control;
 use brindle_device::DeviceClass::{Rotating, Solid};
 use brindle_fs::{
     AllocateMode, AllocationHint, Filesystem, InodeId, NewInode, PlacementMode, WriteBackMode,
@@ -38,18 +39,6 @@ fn hint(fs: &Filesystem, name: &str, hint: AllocationHint) {
     let devices = fs.pool().volume().devices();
     let device = devices.iter().find(|device| device.name == name).expect("of the pool");
     fs.pool().set_allocation_hint(device.devid, hint).expect("there");
-}
-
-fn apply(fs: &Filesystem) -> Result<Ended, BalanceError> {
-    balance::start(fs, &Balance::of_misplaced(), false, &mut |_| Control::Continue)
-}
-
-fn look(fs: &Filesystem) -> FileTiers {
-    let facts = balance::facts(fs.pool()).expect("writable");
-    match balance::look_at_files(fs.pool(), &facts, fs.small_file_bytes(), &mut || true) {
-        Ok(LookEnded::Whole(tiers)) => tiers,
-        other => panic!("{other:?}"),
-    }
 }
 
 #[test]
