@@ -17,7 +17,7 @@ const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "1");
 /// longer is stuck, and says where.
 const LIMITS: Limits = Limits { step: Duration::from_secs(35 * 60), all: Duration::from_secs(85 * 60) };
 
-/// Runs everything, stopping at the first failure.
+/// Runs everything. Tests that fail keep no others from running; any other step that fails is the last.
 pub(crate) fn run(fuzz_seconds: u32) -> Result<()> {
     let mut steps = Steps::begin(LIMITS)?;
     steps.run(cargo().args(["fmt", "--all", "--check"]))?;

@@ -1,5 +1,5 @@
 //! Steps in lanes: those of a lane run one after another, and lanes side by side. What a step prints is kept until it ends, so that
-//! the lines of two never mix.
+//! the lines of two never mix. A step that fails does not keep the others from running: one run tells of all that fail.
 
 use super::{Limits, Steps, child, clock, words};
 use anyhow::{Context, Result, anyhow, bail};
@@ -33,12 +33,14 @@ struct Road<'a> {
 struct Shared<'a> {
     done: &'a mut Vec<(String, Duration)>,
     report: &'a mut (dyn Write + Send),
-    /// The first failure.
-    failure: Option<anyhow::Error>,
+    /// Steps that failed, each with its status.
+    failed: Vec<String>,
+    /// The error that ended all lanes: of a step that was overdue or interrupted, or could not be run at all.
+    end: Option<anyhow::Error>,
 }
 
 impl Steps {
-    /// Runs lanes side by side. The first step that fails ends all.
+    /// Runs lanes side by side, and fails if any step does.
     pub(crate) fn side_by_side(&mut self, lanes: Vec<Lane>) -> Result<()> {
         self.lanes(lanes, &mut std::io::stderr())
     }
@@ -50,7 +52,7 @@ impl Steps {
             started: self.started,
             interrupts: [&self.interrupt, &stopped],
             stop: Mutex::new(stop),
-            shared: Mutex::new(Shared { done: &mut self.done, report, failure: None }),
+            shared: Mutex::new(Shared { done: &mut self.done, report, failed: Vec::new(), end: None }),
         };
         thread::scope(|threads| {
             let road = &road;
@@ -60,17 +62,22 @@ impl Steps {
             }
         });
         let shared = road.shared.into_inner().unwrap_or_else(PoisonError::into_inner);
-        shared.failure.map_or(Ok(()), Err)
+        match (shared.end, shared.failed.join("; ")) {
+            (None, failed) if failed.is_empty() => Ok(()),
+            (None, failed) => Err(anyhow!(failed)),
+            (Some(end), failed) if failed.is_empty() => Err(end),
+            (Some(end), failed) => Err(end.context(failed)),
+        }
     }
 }
 
 impl Road<'_> {
-    /// Runs a lane to its end, or to the first failure of any.
+    /// Runs a lane to its end, or until all are ended.
     fn travel(&self, folder: &Path, lane: Lane) {
         if let Err(error) = self.steps(folder, lane) {
             let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
             // The others are ended by it, and fail for that reason.
-            shared.failure.get_or_insert(error);
+            shared.end.get_or_insert(error);
             let _ = self.stop.lock().unwrap_or_else(PoisonError::into_inner).write_all(b"x");
         }
     }
@@ -93,7 +100,8 @@ impl Road<'_> {
             self.tell(&name, begun, &text)?;
             let status = ended.with_context(|| format!("step {name}"))?;
             if !status.success() {
-                bail!("{name} failed: {status}");
+                let mut shared = self.shared.lock().map_err(|_| anyhow!("another lane has panicked"))?;
+                shared.failed.push(format!("{name} failed: {status}"));
             }
         }
         Ok(())
@@ -102,8 +110,8 @@ impl Road<'_> {
     /// Reports a step that has ended, unless all are being stopped.
     fn tell(&self, name: &str, begun: Instant, text: &[u8]) -> Result<()> {
         let mut shared = self.shared.lock().map_err(|_| anyhow!("another lane has panicked"))?;
-        if shared.failure.is_some() {
-            bail!("another lane has failed");
+        if shared.end.is_some() {
+            bail!("another lane has ended all");
         }
         shared.done.push((name.to_owned(), begun.elapsed()));
         let begun = clock(begun.duration_since(self.started));

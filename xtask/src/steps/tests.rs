@@ -115,15 +115,31 @@ fn lanes_run_side_by_side_and_print_each_step_as_a_whole() {
 }
 
 #[test]
-fn a_lane_that_fails_ends_the_others() {
+fn steps_that_fail_are_all_told_and_end_no_lane() {
     let (mut steps, _other) = steps(AMPLE, AMPLE);
-    let fails = vec![("it".to_owned(), shell("echo why; exit 3")), ("next".to_owned(), shell("exit 4"))];
-    let lasts = vec![("long".to_owned(), shell("exec sleep 1000")), ("later".to_owned(), shell("exit 5"))];
+    let step = |name: &str, script: &str| (name.to_owned(), shell(script));
+    let one = vec![step("it", "echo why; exit 3"), step("next", "exit 4")];
+    let other = vec![step("another", "echo fine")];
     let mut report = Vec::new();
-    let error = steps.lanes(vec![lasts, fails], &mut report).expect_err("one fails");
-    assert_eq!(format!("{error:#}"), "it failed: exit status: 3");
+    let error = steps.lanes(vec![one, other], &mut report).expect_err("two fail");
+    assert_eq!(format!("{error:#}"), "it failed: exit status: 3; next failed: exit status: 4");
     let report = String::from_utf8(report).expect("text");
-    assert!(report.contains("why\n") && !report.contains("next") && !report.contains("later"), "{report}");
+    assert!(report.contains("why\n") && report.contains("fine\n"), "{report}");
+    assert_eq!(steps.done.len(), 3);
+}
+
+#[test]
+fn a_step_that_is_interrupted_ends_all_lanes() {
+    let (mut steps, mut other) = steps(AMPLE, AMPLE);
+    let lane = |number: u32| {
+        let step = |name: &str, script: &str| (format!("{name} {number}"), shell(script));
+        vec![step("short", "exit 3"), step("long", "exec sleep 1000"), step("later", "exit 5")]
+    };
+    other.write_all(b"x").expect("a signal");
+    let mut report = Vec::new();
+    let error = steps.lanes(vec![lane(1), lane(2)], &mut report).expect_err("interrupted");
+    let (error, report) = (format!("{error:#}"), String::from_utf8(report).expect("text"));
+    assert!(error.contains("interrupted") && !report.contains("later"), "{error}\n{report}");
 }
 
 #[test]
