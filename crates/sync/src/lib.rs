@@ -42,6 +42,9 @@
 #[cfg(all(feature = "explore", not(debug_assertions)))]
 compile_error!("the feature `explore` is for tests: an optimised build must not have a test's scheduler");
 
+/// False in an explored build, where no wait ends because time is over: what waits for others for a moment does not wait there.
+pub const HAS_TIME: bool = cfg!(not(feature = "explore"));
+
 mod condvar;
 #[cfg(feature = "explore")]
 mod explore;

@@ -1,5 +1,6 @@
 //! State of the log of the running transaction; the essay on logs is in `log_writer`.
 
+mod gathering;
 pub(crate) mod holders;
 pub(crate) mod turn;
 mod verify;
@@ -24,6 +25,8 @@ pub(crate) struct Log {
     pub(crate) preparation: Mutex<()>,
     /// Told when a sync has ended, or what syncs must not run beside.
     turn_ended: Condvar,
+    /// Told to the holder of the turn: another caller has come, or something that syncs must not run beside.
+    called: Condvar,
     /// Until this transaction is durable, nothing is logged.
     unfit: AtomicU64,
     statistics: Mutex<LogStatistics>,
@@ -168,6 +171,7 @@ impl Default for Log {
             state: Mutex::default(),
             preparation: Mutex::new(Rank::LogPreparation, ()),
             turn_ended: Condvar::new(),
+            called: Condvar::new(),
             unfit: AtomicU64::new(0),
             statistics: Mutex::default(),
             histograms: Default::default(),
@@ -244,12 +248,5 @@ impl Log {
 
     pub(crate) fn counts(&self) -> MutexGuard<'_, LogStatistics> {
         self.statistics.lock()
-    }
-
-    /// A sync is durable: returns how many callers it was for.
-    pub(crate) fn note_synced(&self, number: u64) -> u64 {
-        let mut state = self.state();
-        state.synced = number;
-        std::mem::take(state.callers(number))
     }
 }

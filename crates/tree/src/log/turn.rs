@@ -1,12 +1,14 @@
 //! Turns of syncs: one sync at a time, for all that wait for it.
 //!
 //! A caller with a durable entry returns at once, while the next sync is under way already; of those that wait for the next
-//! one, one gets the turn. What syncs must not run beside takes a turn too, before all syncs that wait: the end of
+//! one, one gets the turn, and may wait a moment for others ([`Gathering`]). What syncs must not run beside takes a turn too, before all syncs that wait: the end of
 //! the log in a commit, and exclusive changes.
 
+use super::gathering::Gathering;
 use super::{Log, LogState, LogTicket};
 use crate::stop::Stop;
-use brindle_sync::{HeldRank, Rank};
+use brindle_sync::{HAS_TIME, HeldRank, MutexGuard, Rank};
+use std::time::Instant;
 
 /// Taken and wanted turns.
 #[derive(Debug, Default)]
@@ -14,6 +16,9 @@ pub(super) struct Turns {
     is_taken: bool,
     /// Callers that keep syncs away, once they get their turn.
     waiting_others: usize,
+    /// True if the holder of the turn waits for more callers.
+    is_gathering: bool,
+    gathering: Gathering,
 }
 
 /// A turn: no sync is under way but that of its holder. A holder that panics stops the pool before another one gets the turn.
@@ -59,6 +64,9 @@ impl Log {
             Some(_) => {}
             None => *state.callers(ticket.number) += 1,
         }
+        if state.turns.is_gathering {
+            self.called.notify_all();
+        }
         self.counts().fsyncs += 1;
         loop {
             if let Some(outcome) = state.outcome(ticket) {
@@ -66,10 +74,43 @@ impl Log {
             }
             if !state.turns.is_taken && state.turns.waiting_others == 0 {
                 state.turns.is_taken = true;
-                return Waited::Turn(SyncTurn { log: self, stop, _rank: rank });
+                let turn = SyncTurn { log: self, stop, _rank: rank };
+                self.gather(state, ticket);
+                return Waited::Turn(turn);
             }
             state = self.turn_ended.wait(state);
         }
+    }
+
+    /// The holder of the turn waits a moment for more callers, unless something waits that syncs must not run beside.
+    fn gather(&self, mut state: MutexGuard<'_, LogState>, ticket: LogTicket) {
+        let before = *state.callers(ticket.number);
+        let until = state.turns.gathering.until(before, Instant::now()).filter(|_| HAS_TIME);
+        if let Some(until) = until {
+            state.turns.is_gathering = true;
+            loop {
+                let callers = *state.callers(ticket.number);
+                let left = until.saturating_duration_since(Instant::now());
+                let is_over = left.is_zero() || state.turns.waiting_others > 0;
+                if is_over || state.turns.gathering.is_complete(callers) {
+                    state.turns.gathering.waited(callers - before);
+                    break;
+                }
+                state = self.called.wait_timeout(state, left).0;
+            }
+            state.turns.is_gathering = false;
+        }
+        state.turns.gathering.begin(Instant::now());
+    }
+
+    /// A sync is durable: returns how many callers it was for.
+    pub(crate) fn note_synced(&self, number: u64) -> u64 {
+        let mut state = self.state();
+        state.synced = number;
+        let callers = std::mem::take(state.callers(number));
+        let waiting = *state.callers(number + 1);
+        state.turns.gathering.end(callers, waiting, Instant::now());
+        callers
     }
 
     /// Keeps syncs away, once the one that is under way has ended.
@@ -78,6 +119,7 @@ impl Log {
         let rank = Rank::LogSync.hold();
         let mut state = self.state.lock_after_panic();
         state.turns.waiting_others += 1;
+        self.called.notify_all();
         while state.turns.is_taken {
             state = self.turn_ended.wait(state);
         }
