@@ -1,8 +1,9 @@
 //! The work of the 73 cases.
 //!
 //! Small files are opened by the request that comes to them, and kept open by the thread until its next request is for another
-//! one. Threads share one sequence of requests, as those of sysbench do. A case ends with its requests or its time; writes
-//! with a sync of all.
+//! one. Threads share one sequence of requests, as those of sysbench 0.4 do: after each hundred requests of all of them, the
+//! files that were written are synced, each by the thread that comes next. A case ends with its requests or its time; writes
+//! with a sync of all. Latencies are those of requests, without syncs.
 
 use super::cases::{Case, Direction, EMPTY_FILES, FileKind, Mode, Order};
 use super::phase::{Allowance, Done, Phase, measure};
@@ -11,19 +12,66 @@ use brindle_device::Buffer;
 use brindle_sim::Random;
 use rustix::fs::{Advice, OFlags, fadvise, syncfs};
 use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// Length of a small file.
 const SMALL_BYTES: u64 = 16 << 10;
-/// Requests of a thread between two fsyncs.
+/// Requests of all threads after which what was written is synced.
 const FSYNC_EACH: u64 = 100;
 /// Bytes of a write that fills a file.
 const PIECE_BYTES: usize = 1 << 20;
+
+/// What the threads of a case have still to do.
+#[derive(Debug)]
+struct Agenda {
+    next: u64,
+    count: u64,
+    /// Files that were written since the last hundredth request, each once, by number.
+    written: BTreeMap<u64, File>,
+    unsynced: Vec<File>,
+}
+
+/// The next thing for a thread to do.
+#[derive(Debug)]
+enum Task {
+    /// A request, by its number.
+    Request(u64),
+    Sync(File),
+}
+
+impl Agenda {
+    fn new(count: u64) -> Self {
+        Self { next: 0, count, written: BTreeMap::new(), unsynced: Vec::new() }
+    }
+
+    /// Takes the next task; `None` if there is none.
+    fn take(&mut self) -> Option<Task> {
+        if let Some(file) = self.unsynced.pop() {
+            return Some(Task::Sync(file));
+        }
+        let request = self.next;
+        self.next += 1;
+        (request < self.count).then_some(Task::Request(request))
+    }
+
+    /// A request has written to a file.
+    fn note_written(&mut self, request: u64, number: u64, file: &File) -> io::Result<()> {
+        if let Entry::Vacant(new) = self.written.entry(number) {
+            new.insert(file.try_clone()?);
+        }
+        if (request + 1) % FSYNC_EACH == 0 {
+            self.unsynced.extend(std::mem::take(&mut self.written).into_values());
+        }
+        Ok(())
+    }
+}
 
 /// Files that a case works on.
 struct FileSet {
@@ -101,14 +149,14 @@ fn run_case(place: &Path, set: &FileSet, case: &Case, options: &RunOptions) -> i
             fadvise(File::open(set.path(0))?, 0, None, Advice::DontNeed)?;
         }
     }
-    let next = AtomicU64::new(0);
+    let agenda = Mutex::new(Agenda::new(options.count));
     let handle = File::open(place)?;
     let last = || match case.direction {
         Direction::Write => Ok(syncfs(&handle)?),
         Direction::Read => Ok(()),
     };
     let name = case.to_string();
-    match measure(&name, &jobs, |job| requests(set, case, options, &next, job), last) {
+    match measure(&name, &jobs, |job| requests(set, case, options, &agenda, job), last) {
         Err(error) if case.mode == Mode::Direct && Errno::from_io_error(&error) == Some(Errno::INVAL) => {
             Ok(Phase::refused(&name))
         }
@@ -121,7 +169,7 @@ fn requests(
     set: &FileSet,
     case: &Case,
     options: &RunOptions,
-    next: &AtomicU64,
+    agenda: &Mutex<Agenda>,
     job: u64,
 ) -> io::Result<Done> {
     let mut random = Random::new(options.seed).fork(job);
@@ -132,12 +180,17 @@ fn requests(
     random.fill(&mut buffer);
     let mut done = Done::default();
     let mut current: Option<(u64, File)> = None;
-    let mut written: Vec<(u64, File)> = Vec::new();
+    let lock = || agenda.lock().unwrap_or_else(PoisonError::into_inner);
     while allowance.lasts() {
-        let request = next.fetch_add(1, Ordering::Relaxed);
-        if request >= options.count {
-            break;
-        }
+        let task = lock().take();
+        let request = match task {
+            Some(Task::Request(request)) => request,
+            Some(Task::Sync(file)) => {
+                file.sync_all()?;
+                continue;
+            }
+            None => break,
+        };
         let block = match case.order {
             Order::Random => random.below(blocks),
             Order::Sequential => request % blocks,
@@ -153,12 +206,7 @@ fn requests(
             Direction::Write => file.write_all_at(&buffer, offset)?,
         }
         if case.mode == Mode::Fsync {
-            if !written.iter().any(|(open, _)| *open == number) {
-                written.push((number, file.try_clone()?));
-            }
-            if (done.operations + 1) % FSYNC_EACH == 0 {
-                written.drain(..).try_for_each(|(_, file)| file.sync_all())?;
-            }
+            lock().note_written(request, number, &file)?;
         }
         current = Some((number, file));
         done.add(block_bytes, begin);
@@ -184,4 +232,23 @@ fn empty_files(place: &Path, options: &RunOptions) -> io::Result<Phase> {
         Ok(done)
     };
     measure(EMPTY_FILES, options, work, || Ok(syncfs(&handle)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_hundredth_request_has_the_written_files_synced_once_each_before_others_go_on() {
+        let (mut agenda, file) = (Agenda::new(150), tempfile::tempfile().expect("a file"));
+        let mut tasks = Vec::new();
+        while let Some(task) = agenda.take() {
+            if let Task::Request(request) = task {
+                agenda.note_written(request, request % 3, &file).expect("a descriptor");
+            }
+            tasks.push(matches!(task, Task::Sync(_)));
+        }
+        assert_eq!((tasks.len(), tasks.iter().filter(|is_sync| **is_sync).count()), (153, 3));
+        assert!(tasks[100..103].iter().all(|is_sync| *is_sync));
+    }
 }
