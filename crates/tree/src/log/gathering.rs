@@ -3,8 +3,8 @@
 //! Threads that change files and sync them in a loop fall into two groups: each waits while the sync of the other one is under way. A
 //! sync is then for half of the threads, and a thread waits for two. So a sync waits for as many callers as
 //! the last one was for, or had waited at its end, for half of the time that a sync takes at the most: a caller that comes again
-//! within that time gains more than the others lose. A thread alone never waits. Where the moment passes and none comes, the
-//! next times are left out: twice as many with each time in vain.
+//! within that time gains more than the others lose. A thread alone never waits. Where the moment passes and less than three
+//! of four have come, which do something else between their syncs, the next times are left out: twice as many with each time in vain.
 
 use std::time::{Duration, Instant};
 
@@ -52,10 +52,12 @@ impl Gathering {
         callers >= self.expected
     }
 
-    /// A wait has ended after which so many callers had come.
-    pub(super) fn waited(&mut self, newcomers: u64) {
-        self.vain = if newcomers > 0 { 0 } else { (self.vain + 1).min(VAIN_MAX) };
-        self.left_out = if newcomers > 0 { 0 } else { 1 << self.vain };
+    /// A wait has ended: the number of callers before, and now.
+    pub(super) fn waited(&mut self, before: u64, now: u64) {
+        let (missed, come) = (self.expected.saturating_sub(before), now.saturating_sub(before));
+        let is_worth_it = come * 4 >= missed * 3;
+        self.vain = if is_worth_it { 0 } else { (self.vain + 1).min(VAIN_MAX) };
+        self.left_out = if is_worth_it { 0 } else { 1 << self.vain };
     }
 
     /// A sync begins.
@@ -100,7 +102,7 @@ mod tests {
         let (mut gathering, end) = after(4, 4);
         assert_eq!(gathering.until(4, end), Some(end + SYNC / 2));
         assert!(!gathering.is_complete(7) && gathering.is_complete(8));
-        gathering.waited(4);
+        gathering.waited(4, 8);
         gathering.begin(end + SYNC / 4);
         gathering.end(8, 0, end + SYNC);
         assert!(gathering.until(1, end + SYNC).is_some(), "the first one waits for the others");
@@ -126,13 +128,22 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_for_which_most_do_not_come_is_in_vain() {
+        let (mut gathering, end) = after(4, 4);
+        gathering.waited(4, 7);
+        assert!(gathering.until(4, end).is_some());
+        gathering.waited(4, 6);
+        assert_eq!(gathering.until(4, end), None);
+    }
+
+    #[test]
     fn waits_in_vain_become_rare() {
         let (mut gathering, end) = after(2, 2);
         let waits: Vec<u32> = (0..200)
-            .filter(|_| gathering.until(2, end).is_some().then(|| gathering.waited(0)).is_some())
+            .filter(|_| gathering.until(2, end).is_some().then(|| gathering.waited(2, 2)).is_some())
             .collect();
         assert_eq!(waits, [0, 3, 8, 17, 34, 67, 132, 197]);
-        gathering.waited(1);
-        assert!(gathering.until(2, end).is_some(), "one has come");
+        gathering.waited(2, 4);
+        assert!(gathering.until(2, end).is_some(), "both have come");
     }
 }

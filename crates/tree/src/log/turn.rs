@@ -93,7 +93,7 @@ impl Log {
                 let left = until.saturating_duration_since(Instant::now());
                 let is_over = left.is_zero() || state.turns.waiting_others > 0;
                 if is_over || state.turns.gathering.is_complete(callers) {
-                    state.turns.gathering.waited(callers - before);
+                    state.turns.gathering.waited(before, callers);
                     break;
                 }
                 state = self.called.wait_timeout(state, left).0;
