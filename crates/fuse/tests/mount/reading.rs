@@ -1,6 +1,6 @@
 //! Mounts that are only read, of images that the kernel made.
 
-use crate::support::{Rich, can_mount, mount_devices, mount_on, paths_below, run, scratch};
+use crate::support::{Rich, can_mount, mount_devices, mount_on, paths_below, patiently, run, scratch};
 use brindle_admin::Mounted;
 use brindle_device::{Device, FileDevice};
 use brindle_fs::{Filesystem, OpenOptions, WriteOptions};
@@ -264,7 +264,11 @@ fn a_mount_that_has_the_number_of_one_that_is_gone_is_left_alone() {
     let rich = Rich::make();
     let gone = rich.mount("first");
     let gone_handle = gone.unmount_handle();
-    run(Command::new("umount").arg(gone.mountpoint()));
+    patiently(|| {
+        let output = Command::new("umount").arg(gone.mountpoint()).output().expect("it starts");
+        output.status.success().then_some(()).ok_or(output)
+    })
+    .expect("nothing uses it");
     let second = rich.mount("second");
     gone_handle.unmount().expect("nothing to do");
     gone_handle.detach().expect("nothing to do");

@@ -65,11 +65,13 @@ def waiting_lock():
             pass
 
         def wake(*_):
+            signal.setitimer(signal.ITIMER_REAL, 0)
             raise Woken
         signal.signal(signal.SIGALRM, wake)
         waiter = open("waited", "r+")
         try:
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            # Again and again: one that comes before the wait has begun does not end it.
+            signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
             fcntl.flock(waiter, fcntl.LOCK_EX)
             os.write(write, b"lock")
         except Woken:
