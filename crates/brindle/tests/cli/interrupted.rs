@@ -82,6 +82,7 @@ impl Crashed {
             let _ = Command::new("btrfs").args(["replace", "cancel", text(&place)]).output();
             running.wait().expect("it ends");
         }
+        forget(&loops);
         Self { images: crashed, place, _directory: directory }
     }
 
@@ -89,7 +90,7 @@ impl Crashed {
     fn copy(images: &[PathBuf], crashed: &[PathBuf], place: &Path, running: &mut Child) {
         let begun = Instant::now();
         while !succeeds("btrfs", &["replace", "status", "-1", text(place)]).contains("done") {
-            assert!(begun.elapsed() < Duration::from_secs(60), "the replacement does not begin");
+            assert!(begun.elapsed() < Duration::from_secs(300), "the replacement does not begin");
             assert!(running.try_wait().expect("it runs").is_none(), "the replacement has ended");
             sleep(Duration::from_millis(20));
         }
@@ -114,11 +115,17 @@ fn replaces(images: &[PathBuf]) -> String {
     brindle_prints(with_devices(&["device", "replace", "status"], images))
 }
 
-/// Has the kernel know these devices alone. A target that was retired is none to it.
+/// Has the kernel know these devices. A target that was retired is none to it.
 fn scan(loops: &Loops) {
-    succeeds("btrfs", &["device", "scan", "--forget"]);
     for device in &loops.0 {
         let _ = Command::new("btrfs").args(["device", "scan", text(device)]).output();
+    }
+}
+
+/// Has the kernel forget these devices, and none of a test that runs beside this one: copies of them are to come.
+fn forget(loops: &Loops) {
+    for device in &loops.0 {
+        let _ = Command::new("btrfs").args(["device", "scan", "--forget", text(device)]).output();
     }
 }
 
@@ -135,6 +142,7 @@ fn kernel_mounts(images: &[PathBuf], place: &Path) {
         assert!(said.contains("canceled"), "{said}");
     }
     succeeds("btrfs", &["check", text(&loops.0[0])]);
+    forget(&loops);
 }
 
 /// The kernel does not mount the devices.
@@ -147,6 +155,7 @@ fn kernel_refuses(images: &[PathBuf], place: &Path) {
         drop(Mount(place));
         panic!("the kernel has mounted it");
     }
+    forget(&loops);
 }
 
 fn status(images: &[PathBuf]) -> String {

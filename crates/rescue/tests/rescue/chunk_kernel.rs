@@ -13,22 +13,29 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use zerocopy::FromBytes;
 
 const DEVICE_BYTES: u64 = 512 << 20;
 
 fn run<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = S>) -> String {
-    let output = Command::new(program).args(arguments).output().expect("it is installed");
-    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    assert!(output.status.success(), "{program}: {said} {}", String::from_utf8_lossy(&output.stderr));
-    said
+    try_run(program, arguments).unwrap_or_else(|said| panic!("{said}"))
 }
 
-/// Images attached to loop devices as long as this lives.
-struct Loops(Vec<String>);
+fn try_run<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = S>) -> Result<String, String> {
+    let output = Command::new(program).args(arguments).output().expect("it is installed");
+    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    match output.status.success() {
+        true => Ok(said),
+        false => Err(format!("{program}: {said} {}", String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+/// Images attached to loop devices, of which the kernel knows, as long as this lives.
+pub(crate) struct Loops(Vec<String>);
 
 impl Loops {
-    fn of(images: &[PathBuf]) -> Self {
+    pub(crate) fn of(images: &[PathBuf]) -> Self {
         let attach =
             |image: &PathBuf| run("losetup", [OsStr::new("-f"), OsStr::new("--show"), image.as_os_str()]);
         let loops = Self(images.iter().map(attach).collect());
@@ -36,10 +43,15 @@ impl Loops {
         loops
     }
 
-    fn mount(&self, place: &Path, act: impl FnOnce(&Path)) {
+    pub(crate) fn mount(&self, place: &Path, act: impl FnOnce(&Path)) {
         run("mount", [OsStr::new("-t"), OsStr::new("btrfs"), OsStr::new(&self.0[0]), place.as_os_str()]);
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| act(place)));
-        run("umount", [place]);
+        // A child that another test starts has our files open, for a moment.
+        let begun = Instant::now();
+        while let Err(said) = try_run("umount", [place]) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{said}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
         done.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     }
 }
