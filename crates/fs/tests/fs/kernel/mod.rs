@@ -152,9 +152,9 @@ fn a_mixed_pool_that_the_kernel_filled_can_be_emptied() {
 }
 
 /// Tries what a loop device that is being detached, or a child of another test that is being started, may be in the
-/// way of: for ten seconds at the most.
+/// way of: for a minute at the most.
 pub(crate) fn patiently<T, E>(mut action: impl FnMut() -> Result<T, E>) -> Result<T, E> {
-    for _ in 0..500 {
+    for _ in 0..3000 {
         if let Ok(done) = action() {
             return Ok(done);
         }

@@ -265,7 +265,7 @@ fn syncs_go_on_beside(
             (0..20).for_each(|number| program.put(&format!("{number} {name}"), &[7; 3000]));
             done.send(()).expect("it is waited for");
         });
-        let answer = answer.recv_timeout(Duration::from_secs(60));
+        let answer = answer.recv_timeout(Duration::from_secs(240));
         disk.let_go();
         answer.expect("fsyncs wait for nothing but the SSD");
     });
