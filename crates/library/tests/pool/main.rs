@@ -9,6 +9,7 @@ use brindle_pool::{AttributeChange, ErrorKind, FileType, Pool, SubvolumeChoice};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use std::{fs, io};
 use tempfile::TempDir;
 
@@ -132,7 +133,9 @@ fn a_pool_that_is_dropped_has_lost_nothing() {
 #[test]
 fn synced_files_are_there_after_a_crash() {
     let images = Images::new(2);
-    let pool = images.writable();
+    // No commit comes by itself between a sync and the crash.
+    let options = Pool::options().write(true).commit_interval(Duration::from_secs(3600));
+    let pool = options.open(&images.paths).expect("opens");
     pool.write("before", b"a commit").expect("room");
     pool.sync().expect("durable");
     let mut file = pool.create_new_file("after").expect("room");
