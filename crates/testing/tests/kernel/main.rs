@@ -6,7 +6,7 @@ mod referee;
 use brindle_testing::operations::{Mix, MountedTarget, Trial};
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tempfile::TempDir;
 
 /// A pool of the kernel's in an image file, mounted; taken down when it is dropped.
@@ -75,11 +75,15 @@ impl Drop for Pool {
 /// A program that another test starts holds, for a moment, files open that this one wants to unmount.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
+fn turn() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn trial(seed: u64, mix: Mix) {
+    let _turn = turn();
     if !can_mount() {
         return;
     }
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let operations = std::env::var("BRINDLE_MODEL_OPERATIONS").ok().and_then(|text| text.parse().ok());
     let held: Arc<Mutex<Option<Pool>>> = Arc::default();
     let mut trial = Trial::new(seed, operations.unwrap_or(400), mix);

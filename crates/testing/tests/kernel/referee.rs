@@ -1,6 +1,6 @@
 //! The verdict of btrfs-progs where loop devices change hands, as they do while tests run beside each other.
 
-use crate::{can_mount, run};
+use crate::{can_mount, run, turn};
 use brindle_testing::referee::btrfs_check;
 use std::fs::File;
 use std::path::Path;
@@ -25,6 +25,7 @@ impl Drop for Loop {
 
 #[test]
 fn a_device_that_held_another_filesystem_a_moment_ago_is_found() {
+    let _turn = turn();
     if !can_mount() {
         return;
     }
