@@ -4,6 +4,8 @@ use super::*;
 use rustix::process::{Pid, test_kill_process};
 use std::io::Write;
 
+/// Limit of a step that is to be overdue, long enough for it to start its processes.
+const START: Duration = Duration::from_secs(5);
 /// A limit that no step of these tests reaches.
 const AMPLE: Duration = Duration::from_secs(600);
 
@@ -35,7 +37,7 @@ fn stuck(limit: Duration, script: &str) -> (String, String, Vec<Pid>) {
 /// Returns true once a process has ended: it may be about to end, or not have been reaped.
 fn is_gone(pid: Pid) -> bool {
     let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    (0..500).any(|_| {
+    (0..6000).any(|_| {
         let is_gone = test_kill_process(pid).is_err() || state().contains(") Z ");
         if !is_gone {
             std::thread::sleep(Duration::from_millis(10));
@@ -47,7 +49,7 @@ fn is_gone(pid: Pid) -> bool {
 #[test]
 fn a_step_that_is_overdue_is_listed_and_killed() {
     let script = "sleep 1000 & echo $$ $! > $TMPDIR/pids; wait";
-    let (error, report, pids) = stuck(Duration::from_secs(1), script);
+    let (error, report, pids) = stuck(START, script);
     assert!(error.contains("overdue"), "{error}");
     for pid in &pids {
         assert!(report.contains(&format!("process {pid} ")), "{report}");
@@ -61,7 +63,7 @@ fn a_step_that_is_overdue_is_listed_and_killed() {
 #[test]
 fn a_process_that_left_the_group_is_listed_and_killed() {
     let (_, report, pids) = stuck(
-        Duration::from_secs(1),
+        START,
         "setsid sh -c 'echo $$ > $TMPDIR/pids.new; mv $TMPDIR/pids.new $TMPDIR/pids; exec sleep 1001' & sleep 1002",
     );
     assert!(report.contains(" sleep 1001\n") && report.contains(" sleep 1002\n"), "{report}");

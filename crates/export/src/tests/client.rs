@@ -368,7 +368,7 @@ fn server_that_hangs_fails_the_device_within_the_timeout() {
     let (_place, socket) = place();
     let kept = Mutex::new(Vec::new());
     by_hand(&socket, move |client| kept.lock().expect("no panic").push(client));
-    let device = NbdDevice::open_writable(&uri(&socket, 1)).expect("served");
+    let device = NbdDevice::open_writable(&uri(&socket, 4)).expect("served");
     let begun = Instant::now();
     let error = device.read_at(0, &mut [0; BLOCK]).expect_err("no answer").to_string();
     // Far above the timeout: no part of it is for ever.
@@ -380,7 +380,7 @@ fn server_that_hangs_fails_the_device_within_the_timeout() {
 fn server_that_is_gone_fails_the_device_within_the_timeout() {
     let (_place, socket) = place();
     let server = serve(&Forgetful::new(), &socket);
-    let device = NbdDevice::open_writable(&uri(&socket, 1)).expect("served");
+    let device = NbdDevice::open_writable(&uri(&socket, 4)).expect("served");
     device.write_at(0, &[1; BLOCK]).expect("served");
     drop(server);
     assert!(matches!(device.flush(), Err(DeviceError::Flush { .. })));
@@ -401,7 +401,7 @@ fn server_that_answers_nonsense_is_given_up_without_a_panic() {
             }
             let _ = client.write_all(&nonsense);
         });
-        let device = NbdDevice::open_writable(&uri(&socket, 1)).expect("served");
+        let device = NbdDevice::open_writable(&uri(&socket, 2)).expect("served");
         let _ = device.read_at(0, &mut [0; 16]);
         let _ = device.write_at(0, &[0; BLOCK]);
     }
