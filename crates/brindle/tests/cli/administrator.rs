@@ -41,6 +41,8 @@ fn an_ordinary_user_changes_neither_devices_nor_tiers_of_the_administrators_moun
     let own = place.join("own");
     fs::create_dir(&own).expect("room");
     std::os::unix::fs::chown(&own, Some(NOBODY), Some(NOBODY)).expect("root may");
+    // A commit changes what is free, and none is to come between.
+    brindle_prints(["filesystem", "sync", text(&place)]);
     let before = state(&place);
     let (at, new) = (text(&place), text(&third));
     let refused: [&[&str]; 15] = [

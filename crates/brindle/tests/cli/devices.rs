@@ -1,5 +1,6 @@
 //! `device add`, `device remove` and `filesystem resize`: offline, on a mount, and on one of the kernel.
 
+use super::cache::{PATIENCE, is_alive};
 use super::mount::{can_mount, unmount};
 use super::support::{Loops, brindle, brindle_fails, brindle_prints, is_root, moments, number, text};
 use super::tier::host::{TierPool, can_mount as kernel_can_mount, run};
@@ -277,6 +278,19 @@ fn devices_of_a_mount_join_and_leave_while_it_is_used() {
     unmount(&place);
 }
 
+/// Kills the server of a mount, and waits for its end.
+fn kill_server(mounted: brindle_admin::Mounted) {
+    let process = mounted.server().expect("it answers").process;
+    drop(mounted);
+    run("kill", &["-9", &process.to_string()]);
+    let process = i32::try_from(process).expect("a process");
+    let begin = Instant::now();
+    while is_alive(process) {
+        assert!(begin.elapsed() < PATIENCE, "the end of the server: not in time");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Kills the server of a mount as soon as a change of its devices has moved something, or has ended.
 fn kill_server_during(place: &Path, words: &[&str]) {
     let changing = Command::new(env!("CARGO_BIN_EXE_brindle")).args(words).spawn();
@@ -286,9 +300,7 @@ fn kill_server_during(place: &Path, words: &[&str]) {
     while how_far().work.moved_bytes == 0 && how_far().work.ended == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let process = mounted.server().expect("it answers").process;
-    drop(mounted);
-    run("kill", &["-9", &process.to_string()]);
+    kill_server(mounted);
     changing.wait().expect("it ends, one way or the other");
     brindle(["umount", text(place)]);
 }
@@ -451,9 +463,7 @@ fn a_server_that_is_killed_at_any_moment_of_a_replacement_loses_nothing_and_the_
         std::thread::sleep(moment);
         write(60 + round);
         let mounted = brindle_admin::Mounted::open(&place).expect("it is served");
-        let process = mounted.server().expect("it answers").process;
-        drop(mounted);
-        run("kill", &["-9", &process.to_string()]);
+        kill_server(mounted);
         let client = client.wait_with_output().expect("it ends, one way or the other");
         let said = String::from_utf8_lossy(&client.stderr).into_owned();
         assert!(!said.contains("panicked"), "{told}: {said}");

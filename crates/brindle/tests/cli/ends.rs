@@ -212,13 +212,16 @@ fn fsynced_data_survives_a_killed_server() {
     served.check();
 }
 
-/// Writes behind what is there until told to stop; how many blocks were written.
-fn extend(file: &File, writer: usize, is_over: &AtomicBool) -> u64 {
+/// Writes behind what is there until told to stop; how many blocks were written. Counts the writers that have begun.
+fn extend(file: &File, writer: usize, is_over: &AtomicBool, begun: &AtomicU64) -> u64 {
     const SYNCED_EACH: u64 = 64;
     let mut blocks = 0;
     while !is_over.load(Ordering::Relaxed) && blocks < 4000 {
         file.write_all_at(&block(writer, blocks), blocks * BLOCK).expect("the mount is served until it ends");
         blocks += 1;
+        if blocks == 1 {
+            begun.fetch_add(1, Ordering::Relaxed);
+        }
         if blocks % SYNCED_EACH == 0 {
             file.sync_data().expect("the mount is served until it ends");
         }
@@ -243,15 +246,19 @@ fn a_server_that_is_asked_to_end_serves_its_writers_and_loses_nothing() {
     let name = |writer: usize| served.place().join(format!("file-{writer}"));
     let open = |writer| OpenOptions::new().create_new(true).write(true).open(name(writer)).expect("room");
     let files: Vec<File> = (0..WRITERS).map(open).collect();
-    let is_over = AtomicBool::new(false);
+    let (is_over, begun) = (AtomicBool::new(false), AtomicU64::new(0));
     let written: Vec<u64> = std::thread::scope(|scope| {
         let writers = files.into_iter().enumerate();
         let writers: Vec<_> = writers
             .map(|(writer, file)| {
-                let is_over = &is_over;
-                scope.spawn(move || extend(&file, writer, is_over))
+                let (is_over, begun) = (&is_over, &begun);
+                scope.spawn(move || extend(&file, writer, is_over, begun))
             })
             .collect();
+        let have_begun = || begun.load(Ordering::Relaxed) == WRITERS as u64;
+        while !have_begun() && writers.iter().all(|writer| !writer.is_finished()) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         std::thread::sleep(Duration::from_millis(200));
         served.signal(rustix::process::Signal::TERM);
         // It disappears at once, and is served as long as files are open.

@@ -312,7 +312,8 @@ fn attached_disk_is_a_block_device_that_a_filesystem_survives_a_cut_on() {
         assert_eq!(fs::read(&file).expect("it was made durable"), b"of a moment before");
         succeed("umount", &[text(&at)]);
         brindle_succeeds(disk.lab(&["stop"]));
-        assert!(!is_backed(&disk.path, disk.scratch.path()) && !is_mounted(&disk.place()));
+        assert!(!is_mounted(&disk.place()));
+        wait_until("the end of the loop device", || !is_backed(&disk.path, disk.scratch.path()));
     }
 }
 
@@ -334,7 +335,9 @@ fn killed_server_of_an_attached_disk_leaves_errors_and_nothing_that_waits() {
     assert_eq!(wait_for(&mut reader), Some(1), "dd tells of the error");
     wait_until("the end of the server", || !is_alive(server));
     succeed("losetup", &["--detach", text(&disk.path)]);
-    succeed("umount", &[text(&disk.place())]);
+    // A process that looks at the devices of the host keeps the loop device for a moment, and this the mount.
+    let unmounts = || run("umount", &[text(&disk.place())]).status.success();
+    wait_until("the end of the mount", unmounts);
 }
 
 fn json_of(words: &[&str]) -> serde_json::Value {

@@ -13,6 +13,9 @@ const COMMITTED: &str = "log/unlinked";
 /// A name that only the log has.
 const LOGGED: &str = "log/new-inline";
 
+/// Options of a mount that commits neither by itself nor when another program of the machine calls sync(2).
+const NO_COMMIT: &str = "commit=3600,noblkdev";
+
 /// Runs it, and expects a single word about the log, if any.
 fn speaks_of_log(arguments: &[&str]) -> bool {
     let said = brindle_succeeds(arguments).stderr;
@@ -103,7 +106,7 @@ fn a_subvolume_of_a_pool_with_a_log_is_sent_and_nothing_is_written() {
         return;
     }
     let mut served = Served::make();
-    served.mount_with("commit=3600");
+    served.mount_with(NO_COMMIT);
     let place = served.place();
     brindle_prints(["subvolume", "create", text(&place.join("sub"))]);
     std::fs::write(place.join("sub/file"), "of the snapshot").expect("room");
@@ -168,7 +171,7 @@ fn fsyncs_are_shown_once_the_server_is_gone_and_left_alone_while_it_writes() {
         return;
     }
     let mut served = Served::make();
-    served.mount_with("commit=3600");
+    served.mount_with(NO_COMMIT);
     let image = served.image();
     let file = std::fs::File::create(served.place().join("file")).expect("room");
     (&file).write_all(b"fsynced").and_then(|()| file.sync_all()).expect("room");

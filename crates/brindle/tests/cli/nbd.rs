@@ -215,7 +215,7 @@ fn pool_goes_on_without_a_server_that_stays_away() {
     let mut pool = Pool::make();
     let place = pool.directory.path().join("place");
     std::fs::create_dir_all(&place).expect("room");
-    let hasty = pool.word(1).replace("=300", "=1");
+    let hasty = pool.word(1).replace("=300", "=5");
     let words = [pool.word(0), hasty, pool.word(2)];
     brindle_succeeds(["-q", "mount", &words[0], &words[1], &words[2], text(&place)]);
     std::fs::write(place.join("before"), vec![1; 1_000_000]).expect("room");

@@ -212,7 +212,7 @@ fn servers_of_nbdkit_and_qemu_are_used_by_tls() {
             }
         };
         let server = Kit(child);
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(300);
         while !socket.exists() {
             assert!(std::time::Instant::now() < deadline, "{} does not listen", words[0]);
             std::thread::yield_now();

@@ -10,6 +10,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Options of `qgroup show` that both are asked.
 const SHOWN: [&[&str]; 10] = [
@@ -221,10 +222,8 @@ fn quota_groups_of_a_mount_of_brindle_are_kept_right() {
     }
     drop(file);
     fs::remove_file(&large).expect("deletion is never refused");
-    brindle_prints(["filesystem", "sync", pool]);
+    wait_for_usage(&at("a"), "Usage referenced:\t4");
     let shown = brindle_prints(["qgroup", "show", "--raw", "-pcre", pool]);
-    let group = brindle_prints(["subvolume", "show", "--raw", &at("a")]);
-    assert!(group.contains("Quota group:\t\t0/") && group.contains("Usage referenced:\t4"), "{group}");
     brindle_prints(["umount", pool]);
     let devices = brindle_prints([&["qgroup", "show", "--raw", "-pcre"], &images[..]].concat());
     assert_same_lines("on devices", shown.as_bytes(), devices.as_bytes());
@@ -236,6 +235,21 @@ fn quota_groups_of_a_mount_of_brindle_are_kept_right() {
     brindle_prints(["filesystem", "sync", pool]);
     let counted = brindle_prints(["qgroup", "show", "--raw", "-pcre", pool]);
     assert_same_lines("counted by the kernel", shown.as_bytes(), counted.as_bytes());
+}
+
+/// Waits for the usage of a subvolume after a file was deleted: the kernel forgets the inode behind the program's back, and it is
+/// counted until then.
+fn wait_for_usage(subvolume: &str, expected: &str) {
+    let begun = Instant::now();
+    loop {
+        brindle_prints(["filesystem", "sync", subvolume]);
+        let group = brindle_prints(["subvolume", "show", "--raw", subvolume]);
+        assert!(group.contains("Quota group:\t\t0/"), "{group}");
+        if group.contains(expected) {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{group}");
+    }
 }
 
 /// Subvolumes that the writers work in; the last one is part of no group.

@@ -8,6 +8,7 @@ DIRECTORY is a mount of the kernel or of brindle, without quotas; with FURTHER o
 import os
 import subprocess
 import sys
+import time
 
 BRINDLE, DIRECTORY = sys.argv[1:3]
 KIB = 1 << 10
@@ -36,10 +37,20 @@ def share(source, target):
     os.close(target)
 
 
-def show(what):
+def table():
     brindle("filesystem", "sync", DIRECTORY)
+    show = [BRINDLE, "qgroup", "show", "--raw", "-pcre", DIRECTORY]
+    return subprocess.run(show, check=True, capture_output=True, text=True).stdout
+
+
+def show(what):
+    # The kernel forgets the inode of a file behind the program's back, and it is counted until then.
+    shown, before = table(), None
+    while shown != before:
+        time.sleep(0.1)
+        shown, before = table(), shown
     print(what, flush=True)
-    subprocess.run([BRINDLE, "qgroup", "show", "--raw", "-pcre", DIRECTORY], check=True)
+    print(shown, end="", flush=True)
 
 
 def deleted(*names):

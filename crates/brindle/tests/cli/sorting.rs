@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 const WRITERS: usize = 8;
 /// Time to wait for a condition.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Two disks and two SSDs as image files, and a server that is our child.
 pub(super) struct Served {

@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A pool and its mount.
@@ -163,7 +163,8 @@ fn a_subvolume_that_was_seen_half_received_is_seen_whole_afterwards() {
     let mut receive = start(&["receive", text(&to.place)], Stdio::piped(), Stdio::piped());
     let mut input = receive.stdin.take().expect("piped");
     let (mut held, mut file, mut writer) = (None, None, None);
-    for part in bytes.chunks(bytes.len() / 40) {
+    let (rest, last) = bytes.split_at(bytes.len() - bytes.len() / 40);
+    for part in rest.chunks(bytes.len() / 40) {
         input.write_all(part).expect("it is taken");
         std::thread::sleep(Duration::from_millis(10));
         held = held.or_else(|| std::fs::File::open(to.at("one/a")).ok());
@@ -178,17 +179,27 @@ fn a_subvolume_that_was_seen_half_received_is_seen_whole_afterwards() {
         }
         let _ = (to.at("one/a/large").exists(), to.at("one/a/b/small").exists(), to.at("one/link").exists());
     }
+    // The server may be behind with what it has been sent; it waits for the end.
+    let begun = Instant::now();
+    while held.is_none() || file.is_none() || writer.is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "{held:?} {file:?} {writer:?}");
+        std::thread::sleep(Duration::from_millis(10));
+        held = held.or_else(|| std::fs::File::open(to.at("one/a")).ok());
+        file = file.or_else(|| std::fs::File::open(to.at("one/a/large")).ok());
+        writer = writer.or_else(|| std::fs::OpenOptions::new().append(true).open(to.at("one/a/large")).ok());
+    }
+    input.write_all(last).expect("it is taken");
     drop(input);
     let received = receive.wait_with_output().expect("ends");
     assert!(received.status.success(), "{}", String::from_utf8_lossy(&received.stderr));
     assert_eq!(listing(&to.at("one")), listing(&from.at("one")));
     // A directory that was open meanwhile is the same one.
-    let held = held.expect("it was there before the end");
+    let held = held.expect("it was waited for");
     let names = |path: &Path| std::fs::read_dir(path).expect("it can be listed").count();
     assert_eq!(names(Path::new(&format!("/proc/self/fd/{}", held.as_raw_fd()))), names(&from.at("one/a")));
     assert_eq!(held.metadata().expect("it answers").ino(), to.at("one/a").metadata().expect("there").ino());
     // Files that were open go on too: they are read to the end, and take no more.
-    let (mut file, mut writer) = (file.expect("it was there"), writer.expect("it was there"));
+    let (mut file, mut writer) = (file.expect("it was waited for"), writer.expect("it was waited for"));
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).expect("it can be read");
     assert!(bytes == std::fs::read(from.at("one/a/large")).expect("there"), "{} bytes", bytes.len());
