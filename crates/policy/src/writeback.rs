@@ -92,6 +92,8 @@ pub enum WriteBackObstacle {
         /// Number that the profile needs.
         needed: usize,
     },
+    /// A device has refused data that was to wait on it, not long ago.
+    Refused,
 }
 
 impl fmt::Display for WriteBackObstacle {
@@ -107,6 +109,10 @@ impl fmt::Display for WriteBackObstacle {
                      writeback_profile=single allows it, and data that waits is lost then if its fast device is"
                 )
             }
+            Self::Refused => write!(
+                f,
+                "a fast device has refused data; for some minutes data goes to its last place at once, and what waits is moved"
+            ),
         }
     }
 }

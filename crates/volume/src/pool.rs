@@ -47,6 +47,8 @@ pub(crate) struct Pool {
     strangers: Vec<Found>,
     /// Chunks of which nothing is used: nothing is lost with them.
     pub(crate) empty_chunks: BTreeSet<Logical>,
+    /// Chunks that the pool goes on without: their owner knows that they have too few copies.
+    pub(crate) expendable: BTreeSet<Logical>,
     /// Stale devices that the pool is written without, by index, until they were compared with the others.
     left_out: Vec<(usize, Arc<dyn Device>)>,
 }

@@ -15,7 +15,7 @@ use brindle_ondisk::item::{Chunk, DevItem, SuperblockAge};
 use brindle_ondisk::{DevId, Generation, Logical, Superblock, TreeContext};
 use brindle_policy::placement::PlacementClass;
 use brindle_sync::{Rank, RwLock};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 /// A pool's devices behind one logical address space.
@@ -392,6 +392,14 @@ impl Volume {
     /// obstacle to [`Self::check_complete`]. They take no writes.
     pub fn note_empty_chunks(&self, starts: &[Logical]) {
         self.change(|pool| pool.empty_chunks.extend(starts));
+    }
+
+    /// Chunks that the pool goes on without if their devices fail while it is written, in place of those of before: their owner
+    /// has chosen that they have too few copies.
+    pub fn set_expendable(&self, starts: BTreeSet<Logical>) {
+        if self.snapshot().expendable != starts {
+            self.change(|pool| pool.expendable = starts);
+        }
     }
 
     /// The error of a pool of which metadata can't be read for want of devices; `None` if all can be, as far as chunks are known.

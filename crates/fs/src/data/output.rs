@@ -17,6 +17,7 @@ use brindle_policy::placement::PlacementClass;
 use brindle_policy::writeback::DataPlace;
 use brindle_sync::parallel;
 use brindle_tree::{ReservedExtent, TreeError};
+use brindle_volume::WriteError;
 use std::ops::Range;
 
 /// Reason for writing contents back.
@@ -48,6 +49,11 @@ pub(super) struct Manner {
 }
 
 impl Manner {
+    /// Last place of data of which `written` bytes are written now, and take `stored` bytes of the devices.
+    fn last_place(&self, written: u64, stored: u64) -> DataPlace {
+        self.tier.tier(written, stored).into()
+    }
+
     /// Place of data of which `written` bytes are written now, and take `stored` bytes of the devices.
     pub(super) fn place(&self, written: u64, stored: u64) -> DataPlace {
         let tier = self.tier.tier(written, stored);
@@ -90,7 +96,8 @@ pub(super) struct Experience {
 }
 
 impl FileData {
-    /// Writes ranges of a file, whose contents are in `pieces`, as new extents.
+    /// Writes ranges of a file, whose contents are in `pieces`, as new extents. What the devices of the write-back tier refuse goes to its
+    /// last place.
     pub(super) fn output<'p>(
         &'p self,
         pieces: &[WritingPiece],
@@ -103,21 +110,50 @@ impl FileData {
         for range in ranges {
             units.extend(self.units(pieces, range, manner, experience));
         }
-        let written = ranges.iter().map(|range| range.end - range.start).sum();
-        promise.set_place(manner.place(written, units.iter().map(Unit::stored_bytes).sum()));
+        let written: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        let stored = units.iter().map(Unit::stored_bytes).sum();
+        let place = manner.place(written, stored);
+        promise.set_place(place);
+        let outputs = match self.write_units(&units, manner, promise)? {
+            Err(refused) if place == DataPlace::WriteBack => {
+                tracing::warn!("what was to wait on a fast device goes to its last place at once: {refused}");
+                self.core.pool().rest_write_back();
+                promise.set_place(manner.last_place(written, stored));
+                self.write_units(&units, manner, promise)?
+            }
+            done => done,
+        }?;
+        // What compression has saved is not needed any more.
+        promise.release(written - stored);
+        Ok(outputs)
+    }
+
+    /// Writes units where the promise is kept, or else leaves it as it was, with the reason for which devices have refused them.
+    fn write_units<'p>(
+        &'p self,
+        units: &[Unit<'_>],
+        manner: Manner,
+        promise: &mut Promise<'p>,
+    ) -> Result<Result<Vec<Output<'p>>, FsError>, FsError> {
         let mut outputs = Vec::new();
         let mut writes: Vec<(usize, Logical, &[u8])> = Vec::new();
         let mut hint = None;
-        for unit in &units {
+        for unit in units {
             self.find_space(unit, promise, &mut hint, &mut outputs, &mut writes)?;
         }
         let checksum_type = self.core.pool().volume().tree_context().checksum_type;
         let checksum_type = manner.checksums.then_some(checksum_type);
-        let checksums = write_all(self, &writes, checksum_type, to_usize(self.core.sector()))?;
+        let checksums = match write_all(self, &writes, checksum_type, to_usize(self.core.sector())) {
+            Err(refused @ FsError::Tree(TreeError::Write(WriteError::Failed { .. }))) => {
+                outputs.into_iter().filter_map(|output| output.reserved).for_each(|it| promise.take_back(it));
+                return Ok(Err(refused));
+            }
+            written => written?,
+        };
         for ((index, _, _), checksums) in writes.iter().zip(checksums) {
             outputs[*index].checksums.extend_from_slice(&checksums);
         }
-        Ok(outputs)
+        Ok(Ok(outputs))
     }
 
     /// Cuts a range into what will be extents: compressed ones, and between them what does not compress.
@@ -181,8 +217,6 @@ impl FileData {
             let disk_length = to_u64(bytes.len());
             let extent = promise.take_extent(disk_length, disk_length, *hint)?;
             *hint = Some(extent.start + extent.length);
-            // What was saved is not needed any more.
-            promise.release(length - disk_length);
             writes.push((outputs.len(), extent.start, bytes));
             outputs.push(new_extent(extent, unit.range.start, length, *compression));
             return Ok(());

@@ -53,6 +53,11 @@ impl<'p> Promise<'p> {
         }
     }
 
+    /// Takes back an extent that was taken, and is not used.
+    pub(super) fn take_back(&mut self, extent: ReservedExtent<'p>) {
+        self.bytes += extent.return_to_promise();
+    }
+
     /// Takes an extent; the part of it that is not reserved is asked for.
     pub(super) fn take_extent(
         &mut self,

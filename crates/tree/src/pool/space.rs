@@ -202,8 +202,15 @@ impl Pool {
     /// A pool that is not written.
     pub fn set_write_back(&self, settings: WriteBackSettings) -> Result<(), TreeError> {
         let _transaction = self.join(Need::items(1))?;
-        self.changes()?.space.set_write_back(settings);
+        self.changes()?.space.set_write_back(self, settings);
         Ok(())
+    }
+
+    /// A device has refused data of the write-back tier: for some time no more goes there, and what waits is to be moved.
+    pub fn rest_write_back(&self) {
+        if let Ok(changes) = self.changes() {
+            changes.space.rest_write_back();
+        }
     }
 
     /// Returns true if new data goes to the write-back tier. `is_synced`: a sync waits for it.

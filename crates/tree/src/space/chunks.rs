@@ -158,6 +158,7 @@ impl Space {
             state.system_chunks_changed = true;
         }
         state.unwritten_chunks.insert(start.get(), item);
+        state.tell_expendable(store);
         tracing::debug!("new chunk at logical {start}, {} bytes, {kind}", plan.chunk_bytes);
         Ok(())
     }

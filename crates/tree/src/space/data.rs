@@ -40,6 +40,16 @@ impl ReservedExtent<'_> {
         self.is_kept = true;
     }
 
+    /// Gives the space back, and promises as much in its stead; returns the number of bytes. What was written there is of no use.
+    #[must_use = "the promise has to be kept, or taken back"]
+    pub fn return_to_promise(mut self) -> u64 {
+        self.volume.has_given_up(self.start, self.length);
+        let span = Interval::new(self.start.get(), self.length);
+        self.space.give_back(span, self.length);
+        self.is_kept = true;
+        self.length
+    }
+
     /// Takes a part from the front, to become an extent of its own that is referred to; the rest stays reserved.
     pub fn split_front(&mut self, length: u64) -> Logical {
         assert!(length <= self.length, "no more is taken than was reserved");
@@ -55,7 +65,7 @@ impl ReservedExtent<'_> {
 impl Drop for ReservedExtent<'_> {
     fn drop(&mut self) {
         if !self.is_kept {
-            self.space.give_back(Interval::new(self.start.get(), self.length));
+            self.space.give_back(Interval::new(self.start.get(), self.length), 0);
         }
     }
 }
@@ -94,7 +104,10 @@ impl Space {
             }
             let Err(error) = self.make_chunk(store, &mut state, content) else { continue };
             match state.give_up_write_back_chunk() {
-                Some(GivenUp::Now) => continue,
+                Some(GivenUp::Now) => {
+                    state.tell_expendable(store);
+                    continue;
+                }
                 Some(GivenUp::WithACommit) => return Ok(false),
                 None => {}
             }
@@ -113,11 +126,13 @@ impl Space {
         state.promised_data = state.promised_data.saturating_sub(bytes);
     }
 
-    /// An extent was taken and not used.
-    fn give_back(&self, span: Interval) {
-        self.lock().change_at(span, |group| {
+    /// An extent was taken and not used; this number of bytes is promised in its stead.
+    fn give_back(&self, span: Interval, promised: u64) {
+        let mut state = self.lock();
+        state.change_at(span, |group| {
             group.unreserve(span);
             Ok(())
         });
+        state.promised_data += promised;
     }
 }

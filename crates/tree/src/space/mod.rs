@@ -140,6 +140,7 @@ impl Space {
         state.may_remove = has_empty;
         if store.volume().is_writable() {
             space.announce(&state);
+            state.tell_expendable(store);
         }
         *space.lock() = state;
         Ok(space)

@@ -14,6 +14,8 @@ const SPARE_CHUNKS: usize = 2;
 /// Room in chunks of the tier from which on another one is made ahead of need, in bytes: a log can't point into a chunk
 /// that no commit knows.
 const AHEAD_BYTES: u64 = 64 << 20;
+/// Time for which no data goes to the tier after a device has refused some, in seconds.
+const REST_SECONDS: u64 = 600;
 
 /// State of the write-back tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +67,7 @@ impl Space {
     ///
     /// # Errors
     /// A pool that is not written.
-    pub(crate) fn set_write_back(&self, settings: WriteBackSettings) {
+    pub(crate) fn set_write_back(&self, store: &Store, settings: WriteBackSettings) {
         let mut state = self.lock();
         let tier = &mut state.write_back;
         tier.mode = settings.mode.unwrap_or(tier.mode);
@@ -74,6 +76,18 @@ impl Space {
         tier.obstacle = None;
         // Empty chunks may be wanted no more.
         state.may_remove = true;
+        state.tell_expendable(store);
+    }
+
+    /// A device has refused data of the tier: for some time no more goes there.
+    pub(crate) fn rest_write_back(&self) {
+        let until = self.seconds().saturating_add(REST_SECONDS);
+        self.lock().write_back.rests_until = until;
+    }
+
+    /// The time, in seconds since 1970.
+    fn seconds(&self) -> u64 {
+        u64::try_from((self.clock)().sec.get()).unwrap_or(0)
     }
 
     /// Returns true if new data goes to the write-back tier. `is_synced`: a sync waits for it.
@@ -151,15 +165,29 @@ impl Space {
 impl Space {
     /// Reason for which no data goes to the write-back tier.
     pub(super) fn write_back_obstacle(&self, state: &mut State) -> Option<WriteBackObstacle> {
+        if self.rests(state) {
+            return Some(WriteBackObstacle::Refused);
+        }
         if let Some(known) = state.write_back.obstacle {
             return known;
         }
-        let found = self.find_write_back_obstacle(state);
+        let found = self.find_lasting_obstacle(state);
         state.write_back.obstacle = Some(found);
         found
     }
 
     pub(super) fn find_write_back_obstacle(&self, state: &State) -> Option<WriteBackObstacle> {
+        let rests = self.rests(state).then_some(WriteBackObstacle::Refused);
+        self.find_lasting_obstacle(state).or(rests)
+    }
+
+    /// Returns true if a device has refused data not long ago. A clock that is set back ends it, too.
+    fn rests(&self, state: &State) -> bool {
+        let until = state.write_back.rests_until;
+        until > 0 && (until.saturating_sub(REST_SECONDS)..until).contains(&self.seconds())
+    }
+
+    fn find_lasting_obstacle(&self, state: &State) -> Option<WriteBackObstacle> {
         let is_strict = self.mode(state) == PlacementMode::Strict;
         let fast = fast_data_devices(&state.summaries());
         obstacle(state.fast.is_some(), is_strict, fast, state.profile(Content::WriteBack))
@@ -190,6 +218,13 @@ impl Space {
 }
 
 impl State {
+    /// Has the pool go on without chunks of the tier, if the owner has chosen a profile for them.
+    pub(super) fn tell_expendable(&self, store: &Store) {
+        let tier = &self.write_back;
+        let starts = tier.chunks.keys().filter(|_| tier.stored.profile.is_some());
+        store.volume().set_expendable(starts.map(|start| Logical::new(*start)).collect());
+    }
+
     /// Bytes of data that are still to have a place on bulk devices.
     pub(super) fn kept_for_destaging(&self) -> u64 {
         self.totals(Content::WriteBack).taken.saturating_sub(self.write_back.in_transit)

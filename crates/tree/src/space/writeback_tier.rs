@@ -59,6 +59,8 @@ pub(crate) struct WriteBackTier {
     pub(super) in_transit: u64,
     /// Chunks that were given up, and that the item still names: a log can't point into them.
     pub(super) given_up: Vec<u64>,
+    /// Time until which no data goes there, in seconds since 1970, for a device has refused some.
+    pub(super) rests_until: u64,
     /// Obstacle, once it is known; forgotten when groups or devices change.
     pub(super) obstacle: Option<Option<WriteBackObstacle>>,
 }

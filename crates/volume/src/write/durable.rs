@@ -83,11 +83,12 @@ impl Volume {
         }
     }
 
-    /// Takes note of failed flushes: of what was lost by each device, if every chunk can be read without these; returns
-    /// false if not. Then there may be no good copy, and no later flush means anything.
+    /// Takes note of failed flushes: of what was lost by each device, if every chunk can be read without these, and what was lost can be
+    /// read elsewhere; returns false if not. Then there may be no good copy, and no later flush means anything.
     fn bear(&self, pool: &Pool, lost: Vec<(usize, Places)>) -> bool {
         let failed: Vec<usize> = lost.iter().map(|(index, _)| *index).collect();
-        if !tolerates(pool, &failed, &[]) {
+        let is_last = |(index, places): &(usize, Places)| pool.is_only_copy(*index, places, &failed);
+        if !tolerates(pool, &failed, &[]) || lost.iter().any(is_last) {
             let names = failed.iter().map(|index| pool.devices[*index].name());
             // The first such failure tells enough.
             let _ = self.unflushed.set(names.collect());

@@ -19,12 +19,16 @@
 //!   a replacement, or a device that rejoins, ends it. The fingerprint of the log that the commit ends is stored beside it.
 //! - Opening the pool leaves out a device whose superblock is older than its mark.
 //!
-//! A pool is given up if some chunk can't be read without the devices that are behind.
+//! A pool is given up if some chunk can't be read without the devices that are behind. *Expendable* chunks
+//! ([`Volume::set_expendable`]) are an exception: their owner has chosen that they have too few copies. If the device of such a chunk
+//! fails, the pool goes on with the others; what the chunk holds is lost if the device does not come back. Only what no flush has
+//! covered yet must not be lost like that: its writer has not been told, and relies on it.
 
 use crate::chunk::Chunk;
 use crate::device::{ABSENT, PoolDevice, count};
 use crate::history::logs::root_of_log;
 use crate::layout::{STRIP_BYTES, Way};
+use crate::lost_writes::Places;
 use crate::parity::syndromes;
 use crate::pool::Pool;
 use crate::{DeviceSet, Volume, WriteError};
@@ -225,14 +229,34 @@ impl Volume {
 }
 
 impl Pool {
-    /// Returns true if every chunk can be read without some devices and the missing ones, and one device is left.
+    /// Returns true if every chunk that is not expendable can be read without some devices and the missing ones, and one device is
+    /// left.
     pub(super) fn survives(&self, is_lost: impl Fn(usize) -> bool) -> bool {
         let is_lost = |index: usize| {
             let member = &self.devices[index];
             is_lost(index) || (member.writable.is_none() && !member.is_seed)
         };
-        self.chunks.iter().all(|chunk| chunk.layout.survives(|stripe| is_lost(chunk.stripes[stripe].device)))
+        let mut needed = self.chunks.iter().filter(|chunk| !self.expendable.contains(&chunk.start));
+        needed.all(|chunk| chunk.layout.survives(|stripe| is_lost(chunk.stripes[stripe].device)))
             && (0..self.devices.len()).any(|index| !is_lost(index) && !self.devices[index].is_seed)
+    }
+
+    /// Returns true if places of a device hold something of an expendable chunk that can't be read without these devices.
+    pub(super) fn is_only_copy(&self, index: usize, places: &Places, lost: &[usize]) -> bool {
+        let is_lost = |device: usize| lost.contains(&device) || self.devices[device].writable.is_none();
+        let is_alone = |chunk: &Chunk| {
+            self.expendable.contains(&chunk.start)
+                && !chunk.layout.survives(|stripe| is_lost(chunk.stripes[stripe].device))
+        };
+        match places.ranges() {
+            Some(mut ranges) => ranges.any(|range| {
+                self.pieces_on(index, range.start, range.end).iter().any(|piece| is_alone(piece.chunk))
+            }),
+            None => {
+                let is_there = |chunk: &&Chunk| chunk.stripes.iter().any(|stripe| stripe.device == index);
+                self.chunks.iter().filter(is_there).any(is_alone)
+            }
+        }
     }
 
     /// The devices that must not be taken for whole, because they hold something old that does not tell so itself.

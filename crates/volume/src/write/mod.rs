@@ -139,6 +139,27 @@ impl Volume {
         self.write_blocks(&[(logical, bytes)])
     }
 
+    /// A range of data that was written, of which a part failed, is given up: nothing refers to it, and its next flush makes nothing durable.
+    pub fn has_given_up(&self, logical: Logical, length: u64) {
+        let pool = self.snapshot();
+        let Ok((chunk, mut at)) = self.locate(&pool, logical, length) else { return };
+        if chunk.layout.has_parity() {
+            return;
+        }
+        let end = at + length;
+        while at < end {
+            let run = chunk.layout.run_at(at);
+            let part = run.length.min(end - at);
+            for way in 0..chunk.layout.ways() {
+                let Way::Direct(stripe) = chunk.layout.way(&run, way) else { continue };
+                let place = &chunk.stripes[stripe];
+                let physical = place.physical.get() + run.stripe_offset;
+                pool.devices[place.device].unflushed.forget(physical, part);
+            }
+            at += part;
+        }
+    }
+
     /// The devices that writes of these ranges would touch: the present ones that hold a copy of them, or a part of their
     /// rows where there is parity. Refuses the ranges that a write refuses.
     pub fn devices_of(

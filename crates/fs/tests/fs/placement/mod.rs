@@ -6,6 +6,7 @@ mod ground;
 mod kernel;
 mod limits;
 mod preallocated;
+mod refusing;
 mod sorting;
 mod split;
 mod tiers;

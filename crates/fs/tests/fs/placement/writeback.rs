@@ -25,7 +25,7 @@ pub(super) fn pool(mode: WriteBackMode) -> MixedPool {
 }
 
 /// A file whose contents were synced.
-fn synced(fs: &Filesystem, name: &str, bytes: usize) -> InodeId {
+pub(super) fn synced(fs: &Filesystem, name: &str, bytes: usize) -> InodeId {
     let new = NewInode { mode: 0o100_644, ..NewInode::default() };
     let id = fs.create(fs.root(), name.as_bytes(), &new).expect("room").id;
     sync_more(fs, id, 0, bytes);
