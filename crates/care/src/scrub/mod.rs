@@ -27,6 +27,7 @@ pub use carry_out::{ScrubJob, ScrubObserver, carry_out};
 pub use damaged::{DamagedFile, damaged_files};
 pub use record::{RecordError, ScrubRecord};
 
+use brindle_device::DeviceError;
 use brindle_fs::{Filesystem, FsError};
 use brindle_tree::TreeError;
 pub use brindle_volume::ScrubCounts;
@@ -52,6 +53,9 @@ pub enum ScrubError {
     /// Every device was scrubbed to its end.
     #[error("there is nothing to resume")]
     NothingToResume,
+    /// A device that is there answers no read.
+    #[error("the device does not answer: {0}")]
+    NoAnswer(DeviceError),
     /// The pool could not be read or written.
     #[error(transparent)]
     Tree(#[from] TreeError),
@@ -228,7 +232,10 @@ impl Scrub {
             if self.is_stopped() {
                 break;
             }
-            self.scrub_superblocks(filesystem, device.devid, repairs)?;
+            // Its walk tells of one that does not answer.
+            if filesystem.pool().volume().probe(device.devid).is_ok() {
+                self.scrub_superblocks(filesystem, device.devid, repairs)?;
+            }
         }
         std::thread::scope(|scope| {
             for device in &running {

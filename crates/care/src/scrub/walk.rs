@@ -104,16 +104,15 @@ impl<'s> Walk<'s> {
         while !self.scrub.is_stopped() {
             if self.limit() != 0 {
                 // No view is held by a thread that waits for its turn.
-                self.end(stripe, &mut steps, 0);
+                self.end(stripe, &mut steps, 0)?;
                 self.scrub.wait_for_turn(self.devid, self.bytes, self.since);
             }
             let Some(step) = self.begin(stripe, at)? else { break };
             at = step.end;
             steps.push_back(step);
-            self.end(stripe, &mut steps, WINDOWS_UNDER_WAY - 1);
+            self.end(stripe, &mut steps, WINDOWS_UNDER_WAY - 1)?;
         }
-        self.end(stripe, &mut steps, 0);
-        Ok(())
+        self.end(stripe, &mut steps, 0)
     }
 
     /// Begins the next window of a device extent; `None` at the end.
@@ -135,19 +134,34 @@ impl<'s> Walk<'s> {
     }
 
     /// Ends the oldest steps until no more than `left` are under way.
-    fn end(&mut self, stripe: &ScrubStripe, steps: &mut VecDeque<Step<'s>>, left: usize) {
+    fn end(
+        &mut self,
+        stripe: &ScrubStripe,
+        steps: &mut VecDeque<Step<'s>>,
+        left: usize,
+    ) -> Result<(), ScrubError> {
         while steps.len() > left {
             let Some(Step { end, read }) = steps.pop_front() else { break };
             if let Some(read) = read {
-                self.verify(read);
+                self.verify(read)?;
             }
             self.has_passed(stripe, end);
         }
+        Ok(())
     }
 
     /// Waits for the answers of a window, verifies and counts.
-    fn verify(&mut self, UnderWay { read, view }: UnderWay<'s>) {
+    ///
+    /// # Errors
+    /// A device that does not answer: its contents are counted so far, and not listed one by one.
+    fn verify(&mut self, UnderWay { read, view }: UnderWay<'s>) -> Result<(), ScrubError> {
         let findings = read.end(self.repairs);
+        if findings.counts.read_errors > 0 {
+            if let Err(error) = self.filesystem.pool().volume().probe(self.devid) {
+                self.scrub.update(self.devid, |device| device.counts.add(&findings.counts));
+                return Err(ScrubError::NoAnswer(error));
+            }
+        }
         for fault in &findings.faults {
             let files = names::of(self.filesystem, &view, fault);
             let files = files.inspect_err(|error| tracing::debug!("scrub: {error}")).unwrap_or_default();
@@ -156,6 +170,7 @@ impl<'s> Walk<'s> {
         drop(view);
         self.bytes += findings.counts.read_bytes;
         self.scrub.update(self.devid, |device| device.counts.add(&findings.counts));
+        Ok(())
     }
 
     /// Everything before an address within a device extent, or at its end, is done.

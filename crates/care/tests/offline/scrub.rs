@@ -489,3 +489,38 @@ fn a_mirror_that_fails_is_no_damage_of_files() {
         assert_filled(&filesystem, FILES, FILE_BYTES);
     }
 }
+
+/// Regression: each of its blocks was listed.
+#[test]
+fn a_device_that_is_gone_is_told_once() {
+    for (profile, metadata) in [(Profile::Raid1, Profile::Raid1), (Profile::Single, Profile::Raid1)] {
+        let mut options = options();
+        (options.data, options.metadata) = (Some(profile), Some(metadata));
+        let pool = MadePool::make_of(&[(400 * MIB, DeviceClass::Unknown); 2], &options).expect("made");
+        let filesystem = open(&pool.devices, false);
+        fill(&filesystem, FILES, FILE_BYTES);
+        filesystem.shutdown().expect("works");
+        drop(filesystem);
+        let faulty = |device: &Arc<SparseDevice>| {
+            Arc::new(FaultyDevice::new(Arc::clone(device) as Arc<dyn WritableDevice>))
+        };
+        let devices: Vec<Arc<FaultyDevice>> = pool.devices.iter().map(faulty).collect();
+        let all = devices.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
+        let opened = Filesystem::open_writable(all, &OpenOptions::default(), &WriteOptions::default());
+        let filesystem = opened.expect("opens");
+        // One place that can't be read is not a device that is gone.
+        devices[1].inject(Fault::ReadsWithin(SUPERBLOCK_OFFSETS[0]..SUPERBLOCK_OFFSETS[0] + 4096));
+        let report = scrub(&filesystem, &Plan { read_only: true, ..Plan::default() });
+        assert!(report.devices.iter().all(|device| device.state == DeviceState::Finished), "{report:?}");
+        devices[1].vanish();
+        for read_only in [true, false] {
+            let report = scrub(&filesystem, &Plan { read_only, ..Plan::default() });
+            assert_eq!(report.devices[0].state, DeviceState::Finished);
+            let DeviceState::Failed(why) = &report.devices[1].state else { panic!("{report:?}") };
+            assert!(why.contains("the device does not answer"), "{why}");
+            assert!(report.devices[1].counts.read_errors > 0, "{report:?}");
+            assert_eq!((report.fault_count, report.faults.len()), (0, 0), "{report:?}");
+            assert!(filesystem.is_writable());
+        }
+    }
+}

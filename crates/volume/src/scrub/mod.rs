@@ -43,9 +43,11 @@ pub use expected::{Content, Expected};
 pub use read::ScrubRead;
 pub use superblocks::SuperblockScrub;
 
+use crate::device::PoolDevice;
 use crate::layout::STRIP_BYTES;
 use crate::{DeviceSet, Volume};
-use brindle_ondisk::{BlockGroupType, DevId, Logical, Physical};
+use brindle_device::{DIRECT_ALIGNMENT, DeviceError};
+use brindle_ondisk::{BlockGroupType, DevId, Logical, Physical, SUPERBLOCK_OFFSETS, to_u64};
 
 /// A device extent that is there to be scrubbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,6 +226,29 @@ impl Volume {
             distance / row_bytes * STRIP_BYTES
         });
         Physical::new(stripe.physical.get() + offset.min(stripe.length))
+    }
+
+    /// Reads a few places of a device that is there, which lie far apart: one that can read none of them is gone, whatever the pool
+    /// knows.
+    ///
+    /// # Errors
+    /// That of the last place.
+    pub fn probe(&self, devid: DevId) -> Result<(), DeviceError> {
+        let pool = self.snapshot();
+        let is_it = |member: &&PoolDevice| member.devid == devid && !member.is_intruder && !member.is_seed;
+        let device = pool.devices.iter().filter(is_it).find_map(|member| member.device.as_ref());
+        let Some(device) = device else { return Ok(()) };
+        let last = device.size_bytes().saturating_sub(to_u64(DIRECT_ALIGNMENT)) / STRIP_BYTES * STRIP_BYTES;
+        let places = SUPERBLOCK_OFFSETS.into_iter().filter(|at| *at < last).chain([0, last]);
+        let mut bytes = vec![0; DIRECT_ALIGNMENT];
+        let mut answer = Ok(());
+        for place in places {
+            answer = device.read_uncached(place, &mut bytes);
+            if answer.is_ok() {
+                break;
+            }
+        }
+        answer
     }
 
     /// Nothing that is expected yet of a window.
