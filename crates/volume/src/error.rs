@@ -84,7 +84,7 @@ pub enum VolumeError {
     },
     /// Devices of the pool were not given.
     #[error(
-        "missing {}{}{}", join(.missing), missing_advice(.unreadable, *.degraded_helps), beside(.unused)
+        "missing {}{}{}", join(.missing), missing_advice(.unreadable, *.degraded_helps, *.is_degraded), beside(.unused)
     )]
     MissingDevices {
         /// The missing devices.
@@ -93,6 +93,8 @@ pub enum VolumeError {
         unreadable: Vec<UnreadableChunk>,
         /// True if the pool can be read without them, if asked to, but for data of the unreadable chunks.
         degraded_helps: bool,
+        /// True if the pool was to be written without them.
+        is_degraded: bool,
         /// Given devices that are none of them.
         unused: Vec<UnusedDevice>,
     },
@@ -225,10 +227,10 @@ fn join<T: fmt::Display>(items: &[T]) -> String {
     items.join(", ")
 }
 
-fn missing_advice(unreadable: &[UnreadableChunk], degraded_helps: bool) -> String {
+fn missing_advice(unreadable: &[UnreadableChunk], degraded_helps: bool, is_degraded: bool) -> String {
     match unreadable.first() {
         Some(first) => format!(
-            ": {} can't be read without, the first at logical {} ({}){}",
+            ": {} can't be read without, the first at logical {} ({}){}{}",
             plural(unreadable.len(), "chunk"),
             first.start,
             first.kind,
@@ -237,6 +239,12 @@ fn missing_advice(unreadable: &[UnreadableChunk], degraded_helps: bool) -> Strin
                  -o degraded,ro)"
             } else {
                 "; name all devices of the pool, or read what does not lie there with -o degraded (as a mount: -o degraded,ro)"
+            },
+            if degraded_helps && is_degraded {
+                ". While it is not mounted, `brindle device rejoin` takes a device in that comes back, and `brindle device replace \
+                 start -f missing` replaces one that does not, and gives up what it had"
+            } else {
+                ""
             }
         ),
         None if degraded_helps => {

@@ -70,6 +70,8 @@ pub(crate) enum Needs {
     Devices,
     /// Devices to read every chunk.
     Contents,
+    /// Devices to read every chunk of metadata.
+    Metadata,
     /// None but those that there are.
     Nothing,
 }
@@ -416,7 +418,7 @@ impl Pool {
         let degraded_helps = unreadable.iter().all(UnreadableChunk::is_data_alone);
         match needs {
             Needs::Contents if unreadable.is_empty() => return Ok(()),
-            Needs::Nothing => {
+            Needs::Metadata | Needs::Nothing if needs == Needs::Nothing || degraded_helps => {
                 if !unreadable.is_empty() {
                     self.warn(Warning::LostChunks { missing, unreadable });
                 }
@@ -424,7 +426,8 @@ impl Pool {
             }
             _ => {}
         }
-        Err(VolumeError::MissingDevices { missing, unreadable, degraded_helps, unused: self.unused() })
+        let (is_degraded, unused) = (needs != Needs::Devices, self.unused());
+        Err(VolumeError::MissingDevices { missing, unreadable, degraded_helps, is_degraded, unused })
     }
 
     fn missing(&self) -> Vec<MissingDevice> {
@@ -444,7 +447,8 @@ impl Pool {
         let is_lost = !missing.is_empty() && !unreadable.iter().all(UnreadableChunk::is_data_alone);
         is_lost.then(|| {
             let unused = self.unused();
-            VolumeError::MissingDevices { missing, unreadable, degraded_helps: false, unused }
+            let (degraded_helps, is_degraded) = (false, false);
+            VolumeError::MissingDevices { missing, unreadable, degraded_helps, is_degraded, unused }
         })
     }
 

@@ -25,6 +25,9 @@ pub struct OpenOptions {
     pub lease: LeaseOptions,
     /// Assurances that are given up; of a pool that is written, none can be.
     pub rescue: Rescue,
+    /// Write a degraded pool although data can't be read without the missing devices: they come back, or are replaced, while nothing
+    /// else is done with the pool.
+    pub accepts_loss: bool,
     /// Write a pool although a device is shorter than the pool has it: no chunk may lie there, and its size is to be set right.
     pub allows_short: bool,
 }

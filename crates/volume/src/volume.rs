@@ -32,6 +32,8 @@ pub struct Volume {
     is_writable: bool,
     /// Assurances that are given up.
     pub(crate) rescue: Rescue,
+    /// True if the pool is written although data can't be read without the missing devices.
+    accepts_loss: bool,
     /// True if devices may be shorter than the pool has them.
     allows_short: bool,
     /// The generation that was found.
@@ -103,6 +105,7 @@ impl Volume {
             degraded: options.degraded,
             is_writable,
             rescue: options.rescue,
+            accepts_loss: options.accepts_loss,
             allows_short: options.allows_short,
             pool: RwLock::new(Rank::VolumePool, Arc::new(pool)),
             locks: Locks::default(),
@@ -356,8 +359,8 @@ impl Volume {
     }
 
     /// Checks, after the chunk tree has been read, that there is every device. Of a pool that was opened degraded: that
-    /// every chunk can be read, unless the pool is only read: then there is a warning. [Empty chunks](Self::note_empty_chunks)
-    /// don't count.
+    /// every chunk can be read, or every one of metadata if the loss of data is accepted, unless the pool is only read: then there is
+    /// a warning. [Empty chunks](Self::note_empty_chunks) don't count.
     ///
     /// # Errors
     /// [`VolumeError::Apart`], [`VolumeError::MissingDevices`], [`VolumeError::NotWritable`].
@@ -365,6 +368,7 @@ impl Volume {
         self.check_histories()?;
         let needs = match (self.degraded, self.is_writable) {
             (false, _) => Needs::Devices,
+            (true, true) if self.accepts_loss => Needs::Metadata,
             (true, true) => Needs::Contents,
             (true, false) => Needs::Nothing,
         };

@@ -2,7 +2,7 @@
 //! mount, or by the kernel.
 
 use crate::commands::balance::work::{observer, progress_bar};
-use crate::commands::place::{administer_devices, administer_reached};
+use crate::commands::place::{Loss, administer_devices, administer_reached};
 use crate::commands::stop::Stop;
 use crate::commands::usage::wrong_usage;
 use crate::format::UnitMode;
@@ -39,6 +39,7 @@ impl UnmountedPool {
         operands: &'o [PathBuf],
         what: &str,
         join: &[PathBuf],
+        loss: Loss,
     ) -> Result<(&'o [PathBuf], Box<dyn PoolAdmin>)> {
         match operands.split_last() {
             Some((_, [])) if self.pool.is_empty() => wrong_usage(format!(
@@ -47,7 +48,7 @@ impl UnmountedPool {
             Some((mount, named)) if self.pool.is_empty() => {
                 Ok((named, administer_reached(Reach::of_mount(mount)?)?))
             }
-            _ => Ok((operands, administer_devices(&self.pool, &self.options, join)?)),
+            _ => Ok((operands, administer_devices(&self.pool, &self.options, join, loss)?)),
         }
     }
 }

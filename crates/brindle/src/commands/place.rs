@@ -13,6 +13,15 @@ use brindle_fs::{Filesystem, PlacementClass};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+/// Data that is lost with missing devices, to a command that writes the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// A reason not to write it.
+    Refused,
+    /// Accepted: the devices come back, or are replaced.
+    Accepted,
+}
+
 /// Administration of the pool of a mounted directory, or of devices.
 pub(crate) fn administer(paths: &[PathBuf]) -> Result<Box<dyn PoolAdmin>> {
     administer_reached(Reach::of(paths)?)
@@ -46,17 +55,19 @@ pub(crate) fn administer_devices(
     paths: &[PathBuf],
     options: &[String],
     apart: &[PathBuf],
+    loss: Loss,
 ) -> Result<Box<dyn PoolAdmin>> {
-    Ok(Box::new(open_but(paths, options, apart)?))
+    Ok(Box::new(open_but(paths, options, apart, loss)?))
 }
 
 /// The pool on these devices, to be written.
 pub(crate) fn open_named(paths: &[PathBuf], options: &[String]) -> Result<OpenPool> {
-    open_but(paths, options, &[])
+    open_but(paths, options, &[], Loss::Refused)
 }
 
-fn open_but(paths: &[PathBuf], options: &[String], apart: &[PathBuf]) -> Result<OpenPool> {
-    let options = MountOptions::parse(options)?;
+fn open_but(paths: &[PathBuf], options: &[String], apart: &[PathBuf], loss: Loss) -> Result<OpenPool> {
+    let mut options = MountOptions::parse(options)?;
+    options.accepts_loss = loss == Loss::Accepted;
     if let Some(option) = options.first_of_mount() {
         return wrong_usage(format!("unknown option '{option}': here -o takes degraded and device=PATH"));
     }

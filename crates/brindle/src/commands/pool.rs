@@ -144,6 +144,7 @@ fn open_written(
 fn open_options(mount: &MountOptions) -> OpenOptions {
     let mut options = OpenOptions { subvolume: mount.subvolume(), ..Default::default() };
     options.pool.volume.degraded = mount.degraded;
+    options.pool.volume.accepts_loss = mount.accepts_loss;
     options.pool.volume.lease.mode = mount.lease.mode;
     options.pool.volume.lease.interval = mount.lease.interval.unwrap_or(LEASE_INTERVAL);
     options.pool.volume.rescue = mount.rescue;

@@ -556,3 +556,69 @@ fn places_written_meanwhile_are_not_undone_by_older_reads() {
         }
     }
 }
+
+/// A pool that can't be written without a device is given another one in its place, and loses what lay on that alone.
+#[test]
+fn a_device_that_data_is_lost_with_is_replaced_if_that_is_accepted_or_rejoins_with_it() {
+    let mut made = options();
+    (made.data, made.metadata) = (Some(Profile::Single), Some(Profile::Raid1));
+    for comes_back in [false, true] {
+        let pool = MadePool::make_of(&[(400 * MIB, DeviceClass::Unknown); 2], &made).expect("made");
+        let filesystem = open(&pool.devices, false);
+        // Both devices get a chunk of data.
+        for number in 0..FILES {
+            let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+            let file = filesystem.create(filesystem.root(), format!("{number}").as_bytes(), &new);
+            let file = filesystem.open_file(file.expect("room").id).expect("there it is");
+            let mut at = 0;
+            while at < 16 * MIB {
+                at += filesystem.write(&file, at, &[7; 1 << 20]).expect("room") as u64;
+            }
+            filesystem.sync_file(&file).expect("room");
+        }
+        filesystem.shutdown().expect("works");
+        let on_device = |devid: u64| {
+            let chunks = filesystem.pool().volume().chunks().into_iter();
+            let data = chunks.filter(|it| it.kind.contains(brindle_ondisk::BlockGroupType::DATA));
+            data.filter(|it| it.stripes.iter().any(|stripe| stripe.devid.get() == devid)).count()
+        };
+        assert!(on_device(1) > 0 && on_device(2) > 0, "{} {}", on_device(1), on_device(2));
+        drop(filesystem);
+        let open_without = |accepts_loss| {
+            let left = vec![Arc::clone(&pool.devices[1]) as Arc<dyn WritableDevice>];
+            let mut options = OpenOptions::default();
+            (options.pool.volume.degraded, options.pool.volume.accepts_loss) = (true, accepts_loss);
+            Filesystem::open_writable(left, &options, &WriteOptions::default())
+        };
+        let said = open_without(false).expect_err("data is lost").to_string();
+        assert!(said.contains("`brindle device replace start -f missing`"), "{said}");
+        let filesystem = open_without(true).unwrap_or_else(|error| panic!("{error}"));
+        let new = if comes_back { Arc::clone(&pool.devices[0]) } else { target("new", 400 * MIB) };
+        let left = if comes_back {
+            let device = Arc::clone(&new) as Arc<dyn WritableDevice>;
+            rejoin(&filesystem, &device, &mut on_and_on).expect("it lacks nothing").1.progress.left
+        } else {
+            let force = ReplaceOptions { force: true, ..ReplaceOptions::default() };
+            let ended = replace_by(&filesystem, Leaving::Missing, &new, &force, &mut on_and_on);
+            ended.expect("the rest is there").progress.left
+        };
+        assert_eq!(left > 0, !comes_back, "{left}");
+        filesystem.shutdown().expect("works");
+        drop(filesystem);
+        let filesystem = open(&[new, Arc::clone(&pool.devices[1])], false);
+        let is_whole = |number: usize| {
+            let found = filesystem.lookup(filesystem.root(), format!("{number}").as_bytes());
+            let file = filesystem.open_file(found.expect("readable").expect("there").inode).expect("there");
+            let mut bytes = vec![0; 1 << 20];
+            (0..16).all(|part| {
+                let read = filesystem.read(&file, part * MIB, &mut bytes);
+                read.is_ok_and(|count| count == bytes.len()) && bytes.iter().all(|byte| *byte == 7)
+            })
+        };
+        let whole = (0..FILES).filter(|number| is_whole(*number)).count();
+        assert_eq!(whole == FILES, comes_back, "{whole} files");
+        assert!(whole > 0);
+        write_more(&filesystem);
+        filesystem.shutdown().expect("works");
+    }
+}

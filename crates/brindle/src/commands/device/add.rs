@@ -2,6 +2,7 @@
 
 use crate::commands::device_change::{self, UnmountedPool, refuse_member};
 use crate::commands::device_word::{SaidClass, refuse_twice, split_said};
+use crate::commands::place::Loss;
 use crate::options::JsonOption;
 use anyhow::Result;
 use brindle_admin::pool::Change;
@@ -65,7 +66,7 @@ pub(crate) struct AddCommand {
 /// Runs it.
 pub(crate) fn run(command: &AddCommand) -> Result<ExitCode> {
     let AddCommand { unmounted, operands, .. } = command;
-    let (devices, pool) = unmounted.with_operands(operands, "a DEVICE", operands)?;
+    let (devices, pool) = unmounted.with_operands(operands, "a DEVICE", operands, Loss::Refused)?;
     let options = AddOptions { force: command.force, discard: !command.nodiscard };
     // What exists is a path, colon or not.
     let may_have_names = devices.iter().any(|word| !word.exists());

@@ -1,6 +1,7 @@
 //! `device rejoin`.
 
 use crate::commands::device_change::{self, UnmountedPool};
+use crate::commands::place::Loss;
 use crate::options::JsonOption;
 use anyhow::Result;
 use brindle_admin::pool::Change;
@@ -37,8 +38,8 @@ pub(crate) struct RejoinCommand {
 
 /// Runs it.
 pub(crate) fn run(command: &RejoinCommand) -> Result<ExitCode> {
-    let (devices, pool) =
-        command.unmounted.with_operands(&command.operands, "a DEVICE", &command.operands)?;
+    let operands = &command.operands;
+    let (devices, pool) = command.unmounted.with_operands(operands, "a DEVICE", operands, Loss::Accepted)?;
     let changes: Vec<_> = devices.iter().map(|path| Change::Rejoin { path: path.clone() }).collect();
     device_change::run(&*pool, &changes, command.json)
 }

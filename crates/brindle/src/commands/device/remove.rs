@@ -1,6 +1,7 @@
 //! `device remove`.
 
 use crate::commands::device_change::{self, UnmountedPool, leaving};
+use crate::commands::place::Loss;
 use crate::options::JsonOption;
 use anyhow::Result;
 use brindle_admin::pool::Change;
@@ -45,7 +46,7 @@ pub(crate) struct RemoveCommand {
 /// Runs it.
 pub(crate) fn run(command: &RemoveCommand) -> Result<ExitCode> {
     let RemoveCommand { unmounted, operands, .. } = command;
-    let (words, pool) = unmounted.with_operands(operands, "a device", &[])?;
+    let (words, pool) = unmounted.with_operands(operands, "a device", &[], Loss::Refused)?;
     let change = |word: &PathBuf| Ok(Change::Remove(leaving(&*pool, word)?));
     let changes = words.iter().map(change).collect::<Result<Vec<_>>>()?;
     device_change::run(&*pool, &changes, command.json)

@@ -2,7 +2,7 @@
 
 use super::interrupted;
 use crate::commands::device_change::{self, UnmountedPool, leaving, refuse_member};
-use crate::commands::place::administer_reached;
+use crate::commands::place::{Loss, administer_reached};
 use crate::commands::pool::open_pool;
 use crate::commands::usage::wrong_usage;
 use crate::format::Civil;
@@ -77,7 +77,8 @@ pub(crate) enum ReplaceCommand {
 pub(crate) struct StartCommand {
     #[command(flatten)]
     json: JsonOption,
-    /// Replace by a target even if that holds something
+    /// Replace by a target even if that holds something; of a pool that is not mounted, replace a missing device even if data is lost
+    /// with it
     #[arg(short, long)]
     force: bool,
     /// Read the device only where no other copy can be read
@@ -143,8 +144,9 @@ pub(crate) fn run(command: &ReplaceCommand) -> Result<ExitCode> {
 fn start(command: &StartCommand) -> Result<ExitCode> {
     let StartCommand { unmounted, operands, .. } = command;
     let _ = command.foreground;
-    let (words, pool) =
-        unmounted.with_operands(operands, "a device, a TARGET", operands.get(1..).unwrap_or_default())?;
+    let loss = if command.force { Loss::Accepted } else { Loss::Refused };
+    let join = operands.get(1..).unwrap_or_default();
+    let (words, pool) = unmounted.with_operands(operands, "a device, a TARGET", join, loss)?;
     let [word, target] = words else {
         return wrong_usage("a device and the TARGET that is to replace it are needed".to_owned());
     };

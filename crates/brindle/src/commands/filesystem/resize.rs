@@ -1,7 +1,7 @@
 //! `filesystem resize`.
 
 use crate::commands::device_change;
-use crate::commands::place::{administer_devices, administer_reached};
+use crate::commands::place::{Loss, administer_devices, administer_reached};
 use crate::commands::usage::{OrWrongUsage, wrong_usage};
 use crate::options::JsonOption;
 use anyhow::{Context, Result};
@@ -57,7 +57,7 @@ pub(crate) fn run(command: &ResizeCommand) -> Result<ExitCode> {
     };
     let size: NewSize = size.parse().with_context(|| format!("'{size}' is no size")).or_wrong_usage()?;
     let pool = match Reach::of(&command.paths)? {
-        Reach::Devices(paths) => administer_devices(&paths, &[], &[])?,
+        Reach::Devices(paths) => administer_devices(&paths, &[], &[], Loss::Refused)?,
         mount => administer_reached(mount)?,
     };
     device_change::run(&*pool, &[Change::Resize(DevId::new(devid), size)], command.json)

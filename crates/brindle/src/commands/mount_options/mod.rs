@@ -37,6 +37,8 @@ pub(crate) struct MountOptions {
     pub(crate) degraded: bool,
     /// The devices that are named are used, and no others looked for (`degraded=named`).
     pub(crate) named_alone: bool,
+    /// The pool is written although data is lost with the missing devices. No word of `-o` says so.
+    pub(crate) accepts_loss: bool,
     /// The path of the subvolume that is the root.
     pub(crate) subvol: Option<Vec<u8>>,
     /// Its id. It may be given with the path, as mount tables have it; then both must mean the same.

@@ -1,7 +1,7 @@
 //! `tier recover`: gives devices their sizes back after a crash.
 
 use super::state;
-use crate::commands::place::{administer_devices, administer_reached};
+use crate::commands::place::{Loss, administer_devices, administer_reached};
 use crate::format::UnitMode;
 use crate::output;
 use anyhow::{Context, Result, bail};
@@ -116,7 +116,7 @@ impl Wanted {
             })?,
         };
         match reach {
-            Reach::Devices(devices) => administer_devices(&devices, &[], &[]),
+            Reach::Devices(devices) => administer_devices(&devices, &[], &[], Loss::Refused),
             mount => administer_reached(mount),
         }
     }

@@ -4,9 +4,13 @@
 use super::MIB;
 use super::ground::{Making, MixedPool, devices_of_file, names, put};
 use super::writeback::{contents, destage, is_on_flash, read, synced, waiting};
+use brindle_care::device::rejoin;
+use brindle_care::job::Control;
 use brindle_device::DeviceClass::{Rotating, Solid};
 use brindle_device::{AsDevice, WritableDevice};
-use brindle_fs::{Filesystem, WriteBackMode, WriteBackObstacle, WriteBackSettings, WriteBackWish};
+use brindle_fs::{
+    Filesystem, OpenOptions, WriteBackMode, WriteBackObstacle, WriteBackSettings, WriteBackWish,
+};
 use brindle_ondisk::Profile;
 use brindle_policy::writeback::{DestageReason, DestageSettings};
 use brindle_sim::{Fault, FaultyDevice};
@@ -113,6 +117,41 @@ fn a_pool_goes_on_when_its_ssd_is_gone_and_holds_after_a_crash_what_was_synced_s
         }
         assert_eq!(is_whole(&fs, "before"), !waits);
     }
+}
+
+/// After a restart, an SSD often answers again.
+#[test]
+fn an_ssd_that_the_pool_went_on_without_rejoins_with_what_waits_on_it() {
+    let (mut pool, ssd) = pool();
+    let fs = opened(&pool);
+    ssd.vanish();
+    synced(&fs, "after", MIB);
+    fs.sync().expect("without the SSD");
+    synced(&fs, "later", MIB);
+    drop(fs);
+    ssd.heal();
+    let opened = Filesystem::open_writable(pool.devices.clone(), &pool.open, &pool.write);
+    let said = opened.expect_err("it has missed commits").to_string();
+    assert!(said.contains("stale"), "{said}");
+    let ssd = pool.devices.remove(0);
+    pool.open.pool.volume.degraded = true;
+    let opened = Filesystem::open_writable(pool.devices.clone(), &pool.open, &pool.write);
+    let said = opened.expect_err("something waits on it").to_string();
+    assert!(said.contains("`brindle device rejoin` takes a device in"), "{said}");
+    pool.open.pool.volume.accepts_loss = true;
+    let fs = pool.open();
+    let rejoined = rejoin(&fs, &ssd, &mut |_| Control::Continue);
+    let (_, ended) = rejoined.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((ended.control, ended.progress.left), (Control::Continue, 0));
+    fs.shutdown().expect("closes");
+    drop(fs);
+    pool.devices.insert(0, ssd);
+    pool.open = OpenOptions::default();
+    let fs = pool.open();
+    for name in ["before", "after", "later"] {
+        assert!(is_whole(&fs, name), "{name}");
+    }
+    pool.close(fs);
 }
 
 #[test]
