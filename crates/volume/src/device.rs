@@ -6,7 +6,7 @@ use crate::lost_writes::{LostWrites, Places};
 use crate::read_state::Load;
 use brindle_device::{Device, DeviceClass, DeviceError, WritableDevice};
 use brindle_ondisk::item::DevItem;
-use brindle_ondisk::{DevId, Generation, Superblock, Uuid};
+use brindle_ondisk::{DevId, Generation, NodeExpectation, Superblock, Uuid};
 use brindle_policy::placement::{AllocationHint, PlacementClass};
 use brindle_sync::{Mutex, Rank, Ranked};
 use std::num::NonZeroU64;
@@ -71,6 +71,8 @@ pub(crate) struct PoolDevice {
     /// Fingerprint of the log that its superblock names, as it failed to take the one of the commit that ended that log; until
     /// its item has it.
     pub(crate) missed_end_of: Option<NonZeroU64>,
+    /// Root of a log that its superblock names, and that of another device does not, which failed to take it. The next commit ends it.
+    pub(crate) names_log: Option<NodeExpectation>,
     /// While another device is to take its place: where this one was written since, or should have been.
     pub(crate) written_since: Option<Arc<LostWrites>>,
     /// The device whose place it has taken, until that loses its superblocks.
@@ -263,6 +265,7 @@ impl PoolDevice {
             written_devid: None,
             lacks_log: Arc::default(),
             missed_end_of: None,
+            names_log: None,
             written_since: None,
             predecessor: None,
         }

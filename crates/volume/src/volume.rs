@@ -294,9 +294,13 @@ impl Volume {
         self.snapshot().devices.iter().any(|device| device.written_devid.is_some())
     }
 
-    /// The superblocks of a commit are written: all devices have the ids that these say.
-    pub fn settle_renumbered(&self) {
-        self.change(|pool| pool.devices.iter_mut().for_each(|device| device.written_devid = None));
+    /// The superblocks of a commit are written: all devices have the ids that these say, and the log of before is ended.
+    pub fn settle_superblocks(&self) {
+        self.change(|pool| {
+            pool.devices
+                .iter_mut()
+                .for_each(|device| (device.written_devid, device.names_log) = (None, None));
+        });
     }
 
     /// A device, on which no chunk lies any more, leaves the pool: no superblock is written to it from now on. What it

@@ -1,6 +1,6 @@
 //! Halves of a mirrored pool that were each written alone, and are then given together.
 
-use super::device::{FILE_BYTES, FILES, Members, on_and_on, open};
+use super::device::{FILE_BYTES, FILES, Members, on_and_on, open, superblock};
 use crate::support::files::fill;
 use crate::support::{MIB, MadePool, options as made_options};
 use brindle_care::device::{Leaving, ReplaceOptions, rejoin, replace};
@@ -269,6 +269,55 @@ fn an_ssd_that_vanishes_beside_disks_rejoins_with_the_log_of_then() {
     let devices = vec![Arc::clone(&devices[1]), Arc::clone(&devices[2]), Arc::clone(&devices[0])];
     let pool = Members { devices, filesystem }.prove("rejoined", &[0, 1, 2]);
     assert!(has(&pool.filesystem, "with all") && has(&pool.filesystem, "later 79"));
+}
+
+/// Regression: its log was none that the pool had recorded.
+#[test]
+fn a_device_that_took_the_last_log_alone_and_vanished_rejoins() {
+    let before = whole();
+    for away in 0..2 {
+        let opened = || {
+            let devices = copies(&before);
+            let faulty = |device: &Arc<SparseDevice>| {
+                Arc::new(FaultyDevice::new(Arc::clone(device) as Arc<dyn WritableDevice>))
+            };
+            let faulty: Vec<Arc<FaultyDevice>> = devices.iter().map(faulty).collect();
+            let given = faulty.iter().map(|device| Arc::clone(device) as Arc<dyn WritableDevice>).collect();
+            let filesystem = Filesystem::open_writable(given, &options(false), &WriteOptions::default());
+            let filesystem = filesystem.expect("whole");
+            fsync(&filesystem, "with both");
+            (devices, faulty, filesystem)
+        };
+        let calls = |device: &FaultyDevice| {
+            let counts = device.counts();
+            counts.reads + counts.writes + counts.flushes
+        };
+        let log_of = |device: &SparseDevice| superblock(device).expect("of the pool").log_root.get();
+        // An fsync without faults: the superblock is the last write of each device.
+        let (_, faulty, filesystem) = opened();
+        let (calls_before, writes_before) = (calls(&faulty[away]), faulty[1 - away].counts().writes);
+        fsync(&filesystem, "between");
+        let calls_of_one = calls(&faulty[away]) - calls_before;
+        let writes_of_one = faulty[1 - away].counts().writes - writes_before;
+        drop(filesystem);
+        let (devices, faulty, filesystem) = opened();
+        let logs: Vec<u64> = devices.iter().map(|device| log_of(device)).collect();
+        faulty[1 - away]
+            .inject(Fault::Write { number: faulty[1 - away].counts().writes + writes_of_one - 1 });
+        faulty[away].inject(Fault::VanishAfter { calls: calls(&faulty[away]) + calls_of_one });
+        fsync(&filesystem, "between");
+        assert_eq!(faulty[1 - away].counts().faults, 1);
+        assert_ne!(log_of(&devices[away]), logs[away], "it has taken it");
+        (0..80).for_each(|number| fsync(&filesystem, &format!("with one {number}")));
+        filesystem.sync().expect("one is enough");
+        drop((filesystem, faulty));
+        let filesystem = open(&devices[1 - away..=1 - away], true);
+        (0..80).for_each(|number| fsync(&filesystem, &format!("later {number}")));
+        let device = Arc::clone(&devices[away]) as Arc<dyn WritableDevice>;
+        rejoin(&filesystem, &device, &mut on_and_on).expect("its log is one that the pool had");
+        let pool = Members { devices, filesystem }.prove("rejoined", &[0, 1]);
+        assert!(has(&pool.filesystem, "between") && has(&pool.filesystem, "later 79"));
+    }
 }
 
 #[test]

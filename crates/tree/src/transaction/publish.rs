@@ -164,7 +164,7 @@ impl Transactions {
         }
         volume.check_bears_loss_of(&failed)?;
         volume.write_superblocks(&superblock, &frozen.devices, SuperblockCopies::Others, devices)?;
-        volume.settle_renumbered();
+        volume.settle_superblocks();
         self.series.has_begun.store(true, Ordering::Relaxed);
         // In place of one that failed, the sleepers keep it.
         if *devices == DeviceSet::ALL || failed.is_empty() { Ok(()) } else { self.wake() }

@@ -141,13 +141,14 @@ impl Volume {
         !is_known && !blocks.iter().all(is_held)
     }
 
-    /// Fingerprint of the log that the last superblock on the devices names, as far as it has places on a device; `None` if it names
+    /// Fingerprint of the log that the last superblock on the devices names, or on this one alone, as far as it has places there; `None` if it names
     /// none, or no such block of it can be read.
     pub fn log_fingerprint(&self, devid: DevId) -> Option<NonZeroU64> {
         let pool = self.snapshot();
         let is_it = |device: &PoolDevice| device.devid == devid && !device.is_intruder && !device.is_seed;
         let index = pool.devices.iter().position(is_it)?;
-        self.fingerprint_on(&pool, index, root_of_log(&self.superblock()).or(pool.ended_log)?)
+        let named = pool.devices[index].names_log.or_else(|| root_of_log(&self.superblock()));
+        self.fingerprint_on(&pool, index, named.or(pool.ended_log)?)
     }
 
     /// Fingerprint of a log, as far as it has places on a device.

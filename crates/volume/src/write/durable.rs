@@ -1,6 +1,7 @@
 //! Making durable what was written, and the superblocks that make it count.
 
 use crate::device::{FailedFlush, Flushes, PoolDevice, count};
+use crate::history::logs::root_of_log;
 use crate::lost_writes::Places;
 use crate::pool::Pool;
 use crate::{DeviceSet, Volume, WriteError};
@@ -285,18 +286,38 @@ impl Volume {
 
     /// The superblocks of a commit are written to a set of devices, but for those that failed: these name the log that it ends.
     fn has_ended_log(&self, pool: &Pool, template: &Superblock, failed: &[usize]) {
-        let Some(root) = self.log_that_ends(pool, template.generation) else { return };
-        let log_on = |index: &usize| Some((*index, self.fingerprint_on(pool, *index, root)?));
+        let root = self.log_that_ends(pool, template.generation);
+        let log_on = |index: &usize| {
+            let named = pool.devices[*index].names_log.or(root)?;
+            Some((*index, self.fingerprint_on(pool, *index, named)?))
+        };
         let logs: Vec<(usize, NonZeroU64)> = failed.iter().filter_map(log_on).collect();
-        let is_known = pool.ending.is_some_and(|(written, _)| written == template.generation);
+        let is_known =
+            root.is_none() || pool.ending.is_some_and(|(written, _)| written == template.generation);
         if !logs.is_empty() || pool.ended_log.is_some() || !is_known {
             self.change(|pool| {
-                (pool.ended_log, pool.ending) = (None, Some((template.generation, root)));
+                if let Some(root) = root {
+                    (pool.ended_log, pool.ending) = (None, Some((template.generation, root)));
+                }
                 for (index, log) in logs {
                     pool.devices[index].missed_end_of = Some(log);
                 }
             });
         }
+    }
+
+    /// The superblocks of a log are written to devices, but for those that failed: the others name it from now on.
+    fn is_named_by_some(
+        &self,
+        members: &[Member<'_>],
+        failed: &[(usize, FailedFlush)],
+        template: &Superblock,
+    ) {
+        let has_failed = |index: usize| failed.iter().any(|(failed, _)| *failed == index);
+        let named: Vec<usize> = members.iter().map(|one| one.index).filter(|it| !has_failed(*it)).collect();
+        self.change(|pool| {
+            named.into_iter().for_each(|index| pool.devices[index].names_log = root_of_log(template));
+        });
     }
 
     /// Writes the first superblock of every device of a set, and makes it durable: that of the last commit, pointing to
@@ -327,6 +348,7 @@ impl Volume {
         self.check_flushed()?;
         let failed = alone.write(&copies, true);
         if !failed.is_empty() {
+            self.is_named_by_some(&members, &failed, template);
             let (mut lost, failures) = split_failures(report(&pool, failed));
             lost.retain(|(_, places)| !places.is_empty());
             self.bear(&pool, lost);
