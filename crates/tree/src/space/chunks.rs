@@ -240,7 +240,7 @@ impl Space {
         for start in candidates {
             let group = state.group(start).expect("it was there just now");
             let (kind, length, content) = (group.kind, group.available(), group.content());
-            let is_settled = !group.is_fresh && group.written_used.is_some();
+            let is_settled = group.is_settled();
             if group.role == Role::Closed {
                 if is_settled {
                     remove(state, start);

@@ -110,6 +110,11 @@ impl Group {
         self.used == 0 && self.reserved == 0 && self.pinned == 0 && self.delta.is_empty()
     }
 
+    /// Returns true if a transaction before the running one has written its items.
+    pub(super) fn is_settled(&self) -> bool {
+        !self.is_fresh && self.written_used.is_some()
+    }
+
     /// Its addresses.
     pub(super) fn interval(&self) -> Interval {
         Interval::new(self.start, self.length)

@@ -87,6 +87,8 @@ impl Space {
             let kept = self.kept_back(&state, load.trees);
             let needed = self.needed(&state, load, 0) + kept.freeing + kept.rescue;
             self.remove_empty(&mut state, needed);
+            // What is new stays until it is known.
+            state.may_remove |= state.has_unsettled_spare();
         }
         state.forget_waiting_times();
         Ok(take(&mut state, self.sectorsize))

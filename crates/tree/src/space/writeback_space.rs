@@ -251,9 +251,18 @@ impl State {
 
     /// Returns true if an empty chunk of the tier is wanted no more, and goes with the next commit.
     pub(super) fn has_unwanted_spare(&self) -> bool {
+        self.may_remove && self.unwanted_spares().any(Group::is_settled)
+    }
+
+    /// Returns true if an empty chunk of the tier is wanted no more, and goes with a commit after the one that makes it known.
+    pub(super) fn has_unsettled_spare(&self) -> bool {
+        self.unwanted_spares().any(|group| !group.is_settled())
+    }
+
+    fn unwanted_spares(&self) -> impl Iterator<Item = &Group> {
         let is_spare =
             |group: &&Group| group.content() == Content::WriteBack && group.is_empty() && group.writable;
-        self.may_remove && self.groups().filter(is_spare).any(|group| !self.is_write_back_spare(group))
+        self.groups().filter(is_spare).filter(|group| !self.is_write_back_spare(group))
     }
 
     /// Gives up a chunk of the tier in which nothing waits. `None` if there is none.

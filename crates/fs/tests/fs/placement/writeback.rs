@@ -356,6 +356,7 @@ fn a_spare_chunk_of_one_copy_goes_when_it_is_wanted_no_more() {
             fs = told_later(&mut pool, fs);
         }
         fs.commit().expect("commits");
+        assert_eq!(of_one_copy(&fs), 0);
         pool.close(fs);
         // Without the SSD the pool is written.
         pool.devices.remove(0);
@@ -364,6 +365,33 @@ fn a_spare_chunk_of_one_copy_goes_when_it_is_wanted_no_more() {
         put(&fs, fs.root(), "without it", MIB).expect("room");
         fs.shutdown().expect("closes");
     }
+}
+
+/// Regression: it stayed until the next mount.
+#[test]
+fn a_chunk_that_is_made_when_write_back_is_switched_off_goes_with_the_commit_after_its_own() {
+    let pool = pool(WriteBackMode::All);
+    let fs = pool.open();
+    let chunks = |fs: &Filesystem| fs.pool().volume().chunks().len();
+    // Until the first chunk is nearly full.
+    let mut before = 0;
+    let is_nearly_full = |number| {
+        put(&fs, fs.root(), &format!("file{number}"), 16 * MIB).expect("room");
+        before = chunks(&fs);
+        fs.pool().make_write_back_room().expect("writable")
+    };
+    assert!((0..32).any(is_nearly_full));
+    assert_eq!(chunks(&fs), before + 1);
+    fs.set_write_back(WriteBackSettings { mode: Some(WriteBackMode::Off), profile: None }).expect("writable");
+    fs.commit().expect("makes it known");
+    assert_eq!(chunks(&fs), before + 1);
+    fs.commit().expect("gives it back");
+    assert_eq!(chunks(&fs), before);
+    let generation = |fs: &Filesystem| fs.pool().superblock().generation;
+    let last = generation(&fs);
+    fs.commit().expect("nothing to do");
+    assert_eq!(generation(&fs), last);
+    pool.close(fs);
 }
 
 #[test]
