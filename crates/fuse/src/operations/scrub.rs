@@ -170,6 +170,6 @@ fn errno_of(error: &ScrubError) -> Errno {
     match error {
         ScrubError::NoDevice(_) => Errno::NODEV,
         ScrubError::NothingToResume => Errno::NOENT,
-        ScrubError::Tree(_) | ScrubError::Files(_) => Errno::IO,
+        ScrubError::NoAnswer(_) | ScrubError::Tree(_) | ScrubError::Files(_) => Errno::IO,
     }
 }
