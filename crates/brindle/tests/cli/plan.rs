@@ -71,6 +71,41 @@ fn requests_of_a_mount_are_recorded_and_replayed_in_each_role() {
 }
 
 #[test]
+fn a_mount_is_recorded_and_planned_for_in_one_command() {
+    if !can_mount() {
+        return;
+    }
+    let pool = Mixed::make();
+    pool.mount();
+    let (place, stop) = (pool.place(), AtomicBool::new(false));
+    let plan = |more: &[&str]| {
+        pool.brindle(&[&["lab", "plan", "--json", "--seconds", "1"], more].concat(), &[place.clone()])
+    };
+    let idle = plan(&[]);
+    let said = String::from_utf8_lossy(&idle.stderr).into_owned();
+    assert!(!idle.status.success() && said.contains("has asked nothing of its devices"), "{said}");
+    let (all, one) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let mut file = File::create(place.join("file")).expect("new");
+                file.write_all(&[7; 5000]).and_then(|()| file.sync_all()).expect("room");
+            }
+        });
+        let found = (plan(&[]), plan(&["--device", pool.images[0].to_str().expect("a name")]));
+        stop.store(true, Ordering::Relaxed);
+        found
+    });
+    for output in [all, one] {
+        assert!(output.status.success(), "{output:?}");
+        let plan: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert!(plan["requests"].as_u64() > Some(0) && plan["recorded_ns"].as_u64() > Some(0), "{plan}");
+    }
+    let output = plan(&["--device", "8,0"]);
+    unmount(&place);
+    assert!(!output.status.success(), "{output:?}");
+}
+
+#[test]
 fn a_record_that_a_signal_ends_is_written() {
     if !can_mount() {
         return;

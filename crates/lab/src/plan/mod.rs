@@ -2,8 +2,8 @@
 //!
 //! # The walk
 //!
-//! 1. [`Trace`] holds requests with their times: [`Trace::parse`] reads a record of `brindle lab record` or the text of blkparse, and
-//!    [`Demand::trace`] makes one of numbers.
+//! 1. [`Trace`] holds requests with their times: [`Trace::parse`] reads a record of `brindle lab record`, or the text of blkparse or
+//!    perf, and [`Demand::trace`] makes one of numbers.
 //! 2. [`Route`] sends each request to the disk, or to the SSD, by the role that the SSD would have ([`Role`]).
 //! 3. [`replay`] issues each request as long after its cause as it was issued in the record: the request that had ended last. So what ran
 //!    one after the other still does, what ran at once still may, and the pauses of the program stay.
@@ -118,6 +118,27 @@ impl Trace {
             }
         }
         Self { disks, requests, lost }
+    }
+
+    /// Keeps the disks of these names, with their requests; 8:0 is the disk 8,0. Requests that the record lacks may be of any disk.
+    ///
+    /// # Errors
+    /// A name that no disk has.
+    pub fn only(mut self, names: &[String]) -> Result<Self, TraceError> {
+        let known: Vec<String> = self.disks.iter().map(|disk| disk.name.clone()).collect();
+        let is = |known: &str, name: &str| known == name || known == name.replace(':', ",");
+        if let Some(name) = names.iter().find(|name| !known.iter().any(|known| is(known, name))) {
+            return Err(TraceError::NoDisk { name: name.clone(), known });
+        }
+        self.disks.retain(|disk| names.iter().any(|name| is(&disk.name, name)));
+        let numbers: Vec<Option<usize>> =
+            known.iter().map(|name| self.disks.iter().position(|disk| disk.name == *name)).collect();
+        self.requests.retain_mut(|request| {
+            let number = numbers[request.disk];
+            request.disk = number.unwrap_or(request.disk);
+            number.is_some()
+        });
+        Ok(self)
     }
 
     /// Time from the first begin to the last end, in nanoseconds.

@@ -119,6 +119,45 @@ CPU3 (8,0):
 }
 
 #[test]
+fn tracepoints_are_read_as_perf_and_the_kernel_print_them() {
+    // perf script --ns of Linux 6.18; a flush ends at another place than it began, and a write that it was for ends with it.
+    let perf = "\
+          btrfs 12660 [001] 24994.208375001:    block:block_rq_issue: 7,8 RAM 57344 () 523776 + 112 0x2,0,4 [btrfs]
+     ksoftirqd/1    22 [001] 24994.208441002: block:block_rq_complete: 7,8 RAM () 523776 + 112 0x2,0,4 [0]
+ my program[0]   697 [001] 24995.000000000:    block:block_rq_issue: 254,0 WSM 4096 () 0 + 8 0x2,0,4 [my program[0]]
+ kworker/1:1H-kb    54 [001] 24995.720536000:    block:block_rq_issue: 7,8 FF 0 () 0 + 0 0x0,0,0 [kworker/1:1H]
+     ksoftirqd/0    14 [000] 24995.720660000: block:block_rq_complete: 7,8 FF () 18446744073709551615 + 0 0x0,0,0 [0]
+     ksoftirqd/0    14 [000] 24995.720662000: block:block_rq_complete: 254,0 WS () 0 + 0 0x2,0,4 [0]
+     ksoftirqd/0    14 [000] 24995.720700000: block:block_rq_complete: 254,0 WSM () 0 + 8 0x2,0,4 [0]
+";
+    // Before Linux 6.9 there was no priority; perf tells microseconds unless told otherwise.
+    let trace_file = "\
+# tracer: nop
+            fio-697     [001] d..1. 24994.208375: block_rq_issue: 8,0 WS 4096 () 223490 + 8 [fio]
+         <idle>-0       [000] d.h1. 24994.218375: block_rq_complete: 8,0 WS () 223490 + 8 [0]
+";
+    let trace = Trace::parse(perf).expect("requests");
+    let found: Vec<_> =
+        trace.requests.iter().map(|it| (it.disk, it.operation, it.offset, it.length)).collect();
+    let expected = [
+        (0, TraceOperation::Read, 523_776 * 512, 57_344),
+        (1, TraceOperation::Write, 0, 4096),
+        (0, TraceOperation::Flush, 0, 0),
+    ];
+    assert_eq!((found.as_slice(), trace.lost), (&expected[..], 0));
+    assert_eq!(trace.requests[0].end_ns - trace.requests[0].begin_ns, 66_001);
+    assert_eq!(trace.requests.iter().map(|it| it.is_metadata).collect::<Vec<_>>(), [true, true, false]);
+    let other = Trace::parse(trace_file).expect("a request");
+    assert_eq!((other.requests.len(), other.elapsed_ns()), (1, 10_000_000));
+    assert_eq!((other.requests[0].offset, other.disks[0].name.as_str()), (223_490 * 512, "8,0"));
+
+    let only = trace.clone().only(&["254:0".to_owned()]).expect("there");
+    assert_eq!((only.disks.len(), only.requests.len(), only.requests[0].disk), (1, 1, 0));
+    let error = trace.only(&["8,0".to_owned()]).expect_err("not there").to_string();
+    assert_eq!(error, "the record has no disk 8,0; there are 7,8, 254,0");
+}
+
+#[test]
 fn texts_that_are_no_records_are_refused_with_the_line() {
     let errors = [
         ("", "no request"),

@@ -1,18 +1,19 @@
 //! `lab plan`: what an SSD would do, before it is bought.
 
+use super::record::record;
 use crate::commands::quantity::parse_size;
 use crate::commands::usage::{OrWrongUsage, wrong_usage};
 use crate::format::{Align, UnitMode, write_table};
 use crate::options::JsonOption;
 use crate::output;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use brindle_lab::Model;
 use brindle_lab::plan::{Demand, Prediction, Role, Trace, replay};
 use clap::Args;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -34,14 +35,20 @@ ROLES OF THE SSD
   its size; DESTAGE is the time in which the disks take what waits at the end.
 
 RECORDS
-  `brindle lab record` makes one of a mount of brindle. Of anything else,
-  blktrace does:
+  `brindle lab record` makes one of a mount of brindle; given the mount itself,
+  `brindle lab plan` records it for --seconds first. Of anything else, blktrace
+  does, or perf:
     blktrace -d /dev/sda -w 600 -o - | blkparse -q -i - > sda.txt
-  It knows which requests are metadata where the filesystem tells the kernel, as
-  btrfs, ext4 and XFS do.
+    perf record -a -e block:block_rq_issue -e block:block_rq_complete sleep 600
+    perf script --ns > all.txt
+  perf records all disks, of which --device chooses; `trace-cmd report` and the
+  kernel's trace file have the same events. Both know which requests are
+  metadata where the filesystem tells the kernel, as btrfs, ext4 and XFS do.
 
 EXAMPLES
     brindle lab plan --size 200G hour.trace
+    brindle lab plan --size 200G --seconds 600 /mnt
+    brindle lab plan --size 200G --device 8:0 all.txt
     brindle lab plan --disk hdd,rpm=5400 --ssd nvme --size 500G sda.txt
     brindle lab plan --size 64G --files 2000 --mean-size 40K \\
         --syncs-per-second 20
@@ -51,7 +58,7 @@ EXIT STATUS
   1  failure
   2  wrong usage";
 
-/// Predict the effect of an SSD in front of disks, from a record of requests or from numbers
+/// Predict the effect of an SSD in front of disks, from a record of requests, a mount, or numbers
 ///
 /// Each request of the record is issued on modelled drives, in virtual time: as long after the one that it had waited for as in the
 /// record. The result is that of the modelled drives, and of requests as they were: docs/user/lab.md tells how far off it was
@@ -70,6 +77,13 @@ pub(crate) struct PlanCommand {
     /// Size of the SSD, with an optional suffix (K, M, G, T); that of its model unless told otherwise
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     size: Option<u64>,
+    /// Disk of the record, by its name there: 8:0 of blktrace and perf, a path of a mount; may be given several times; all
+    /// unless told otherwise
+    #[arg(long, value_name = "NAME", conflicts_with = "files")]
+    device: Vec<String>,
+    /// Seconds for which a mount is recorded, unless a signal ends it before
+    #[arg(long, value_name = "N", default_value = "60", value_parser = clap::value_parser!(u64).range(1..=604_800))]
+    seconds: u64,
     /// Number of files that are written, where there is no record
     #[arg(long, value_name = "N", conflicts_with = "record", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     files: Option<u64>,
@@ -85,8 +99,8 @@ pub(crate) struct PlanCommand {
     /// Seed of sizes and places
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
-    /// Record of `brindle lab record`, or text of blkparse
-    #[arg(value_name = "FILE")]
+    /// Record of `brindle lab record`, text of blkparse or perf, or a mount of brindle, which is recorded
+    #[arg(value_name = "FILE|MOUNT")]
     record: Option<PathBuf>,
 }
 
@@ -96,21 +110,9 @@ pub(crate) fn run(command: &PlanCommand) -> Result<ExitCode> {
     let ssd = Model::parse(&command.ssd).or_wrong_usage()?;
     let size_bytes = command.size.unwrap_or(ssd.size_bytes());
     let (trace, is_recorded) = match (&command.record, command.files) {
-        (Some(path), _) => {
-            let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-            (Trace::parse(&text).with_context(|| path.display().to_string())?, true)
-        }
-        (None, Some(files)) => {
-            let demand = Demand {
-                files,
-                mean_bytes: command.mean_size,
-                syncs_per_second: command.syncs_per_second,
-                files_per_read: command.files_per_read,
-                seed: command.seed,
-            };
-            (demand.trace(), false)
-        }
-        (None, None) => return wrong_usage("a record, or --files".to_owned()),
+        (Some(path), _) => (recorded(command, path)?, true),
+        (None, Some(files)) => (demand(command, files).trace(), false),
+        (None, None) => return wrong_usage("a record, a mount, or --files".to_owned()),
     };
     let found: Vec<Prediction> =
         Role::ALL.into_iter().map(|role| replay(&trace, role, &disk, &ssd, size_bytes)).collect();
@@ -144,6 +146,34 @@ pub(crate) fn run(command: &PlanCommand) -> Result<ExitCode> {
     write_table(&mut out, &columns, &rows)?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Requests of a file, or of a mount that is recorded now.
+fn recorded(command: &PlanCommand, path: &Path) -> Result<Trace> {
+    let trace = if path.is_dir() {
+        let (header, requests) = record(path, Duration::from_secs(command.seconds))?;
+        if requests.is_empty() {
+            bail!("{}: the mount has asked nothing of its devices meanwhile", path.display());
+        }
+        Trace::new(header.disks, requests, header.lost)
+    } else {
+        let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        Trace::parse(&text).with_context(|| path.display().to_string())?
+    };
+    if command.device.is_empty() {
+        return Ok(trace);
+    }
+    trace.only(&command.device).with_context(|| path.display().to_string())
+}
+
+fn demand(command: &PlanCommand, files: u64) -> Demand {
+    Demand {
+        files,
+        mean_bytes: command.mean_size,
+        syncs_per_second: command.syncs_per_second,
+        files_per_read: command.files_per_read,
+        seed: command.seed,
+    }
 }
 
 fn seconds(ns: u64) -> String {

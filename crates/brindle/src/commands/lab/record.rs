@@ -8,7 +8,7 @@ use brindle_device::{Operation, RecordedRequest};
 use brindle_lab::plan::{TraceDisk, TraceHeader, TraceOperation, TraceRequest};
 use brindle_policy::tier::Content;
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,8 @@ const TAKE_EVERY: Duration = Duration::from_millis(200);
 /// Ctrl-C ends the record, and writes what there is.
 ///
 /// A line of JSON for each request: device, operation, place, length, begin and end, and whether it is metadata. No contents and no names
-/// are recorded. The mount has to be one of brindle; of the kernel's mounts, blktrace makes a record that `brindle lab plan` reads.
+/// are recorded. The mount has to be one of brindle; of the kernel's mounts, blktrace or perf makes
+/// a record that `brindle lab plan` reads.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct RecordCommand {
@@ -57,14 +58,26 @@ impl Drop for Recording<'_> {
 
 /// Runs the command.
 pub(crate) fn run(command: &RecordCommand) -> Result<ExitCode> {
+    let (header, requests) = record(&command.mount, Duration::from_secs(command.seconds))?;
+    let mut text = serde_json::to_string(&header)? + "\n";
+    for request in requests {
+        text += &serde_json::to_string(&request)?;
+        text.push('\n');
+    }
+    output::print_or_replace(Some(&command.output), &text).context("the record is lost")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The requests that a mount makes in this time, or until a signal comes.
+pub(super) fn record(mount: &Path, time: Duration) -> Result<(TraceHeader, Vec<TraceRequest>)> {
     let stop = Stop::on_signals()?;
-    let mounted = Mounted::open(&command.mount)?;
+    let mounted = Mounted::open(mount)?;
     let devices: Vec<DevId> = mounted.activity()?.devices.iter().map(|device| device.devid).collect();
     mounted.record_requests(true)?;
     let recording = Recording(&mounted);
     let mut taken: Vec<(usize, RecordedRequest)> = Vec::new();
     let mut lost = 0;
-    let end = Instant::now() + Duration::from_secs(command.seconds);
+    let end = Instant::now() + time;
     loop {
         let left = if stop.is_set() { Duration::ZERO } else { end.saturating_duration_since(Instant::now()) };
         std::thread::sleep(left.min(TAKE_EVERY));
@@ -78,17 +91,10 @@ pub(crate) fn run(command: &RecordCommand) -> Result<ExitCode> {
         }
     }
     drop(recording);
-    write(command, &mounted, &devices, taken, lost)?;
-    Ok(ExitCode::SUCCESS)
+    Ok((header(&mounted, &devices, lost)?, requests(&mounted, &devices, taken)?))
 }
 
-fn write(
-    command: &RecordCommand,
-    mounted: &Mounted,
-    devices: &[DevId],
-    mut taken: Vec<(usize, RecordedRequest)>,
-    lost: u64,
-) -> Result<()> {
+fn header(mounted: &Mounted, devices: &[DevId], lost: u64) -> Result<TraceHeader> {
     let space = mounted.space()?;
     let infos = mounted.device_infos()?;
     let disk = |devid: &DevId| {
@@ -102,27 +108,29 @@ fn write(
             is_fast: told.is_some_and(|told| told.class == 1),
         }
     };
-    let header =
-        TraceHeader { kind: TraceHeader::KIND.to_owned(), disks: devices.iter().map(disk).collect(), lost };
+    Ok(TraceHeader { kind: TraceHeader::KIND.to_owned(), disks: devices.iter().map(disk).collect(), lost })
+}
+
+/// Requests by their begin, from the first one on, each with its content.
+fn requests(
+    mounted: &Mounted,
+    devices: &[DevId],
+    mut taken: Vec<(usize, RecordedRequest)>,
+) -> Result<Vec<TraceRequest>> {
     let metadata = metadata_of(mounted, devices)?;
     taken.sort_by_key(|(_, request)| (request.begin_ns, request.end_ns));
     let first_ns = taken.first().map_or(0, |(_, request)| request.begin_ns);
-    let mut text = serde_json::to_string(&header)? + "\n";
-    for (disk, request) in taken {
-        let request = TraceRequest {
-            disk,
-            operation: operation(request.operation),
-            offset: request.offset,
-            length: request.length,
-            begin_ns: request.begin_ns - first_ns,
-            end_ns: request.end_ns - first_ns,
-            is_metadata: request.operation == Operation::Flush
-                || metadata[disk].iter().any(|(begin, end)| (*begin..*end).contains(&request.offset)),
-        };
-        text += &serde_json::to_string(&request)?;
-        text.push('\n');
-    }
-    output::print_or_replace(Some(&command.output), &text).context("the record is lost")
+    let request = |(disk, request): (usize, RecordedRequest)| TraceRequest {
+        disk,
+        operation: operation(request.operation),
+        offset: request.offset,
+        length: request.length,
+        begin_ns: request.begin_ns - first_ns,
+        end_ns: request.end_ns - first_ns,
+        is_metadata: request.operation == Operation::Flush
+            || metadata[disk].iter().any(|(begin, end)| (*begin..*end).contains(&request.offset)),
+    };
+    Ok(taken.into_iter().map(request).collect())
 }
 
 fn operation(operation: Operation) -> TraceOperation {
