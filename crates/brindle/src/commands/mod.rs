@@ -9,6 +9,7 @@ mod completions;
 mod damaged_list;
 mod device;
 mod device_change;
+mod device_contents;
 mod device_property;
 mod device_word;
 mod examination_bar;

@@ -254,6 +254,17 @@ fn caches_of_a_mounted_pool_are_shown_and_changed() {
         "the mark, and what was written since: {dirty:?}"
     );
     assert!(pool.numbers("cleanings").iter().all(|blocks| *blocks > 100));
+    let top = brindle_prints(["top", "--json", "-n", "1", "--interval", "0.1", place]);
+    let top: serde_json::Value = serde_json::from_str(&top).expect("JSON");
+    let caches = top["flash_caches"].as_array().expect("a list");
+    assert_eq!(caches.iter().map(|cache| &cache["devid"]).collect::<Vec<_>>(), [1, 2]);
+    for cache in caches {
+        let of = |name: &str| cache[name].as_u64().expect("a number");
+        assert!(of("dirty_bytes") <= of("used_bytes"), "{cache}");
+        assert!((1..of("capacity_bytes")).contains(&of("used_bytes")), "{cache}");
+    }
+    let said = brindle_prints(["top", "-n", "1", "--interval", "0.1", place]);
+    assert!(said.contains("\ncache 1     hits ") && said.contains("\ncache 2     hits "), "{said}");
     for ssd in ["ssd0", "ssd1"] {
         let said = brindle_fails(1, ["cache", "destroy", "--force", text(&pool.at(ssd))]);
         assert!(said.contains("in use"), "{said}");

@@ -126,6 +126,11 @@ fn metrics_of_a_mount_count_fsyncs_and_have_histograms() {
     assert_eq!(value(&found, "brindle_pool_written", &[]), 1.0);
     assert_eq!(value(&found, "brindle_device_info", &["class=\"fast\"", "ssd.img"]), 1.0);
     value(&found, "brindle_write_back_waiting_bytes", &[]);
+    for devid in ["devid=\"1\"", "devid=\"2\"", "devid=\"3\""] {
+        let of = |content: &str| value(&found, "brindle_device_content_bytes", &[devid, content]);
+        let all: f64 = ["\"data\"", "\"metadata\"", "\"write_back\""].map(of).iter().sum();
+        assert_eq!(all, value(&found, "brindle_device_allocated_bytes", &[devid]), "{devid}");
+    }
     drop(file);
     let map = pool.brindle(&["map", "--json"], &[pool.place()]);
     let map: Value = serde_json::from_slice(&map.stdout).expect("JSON");

@@ -80,6 +80,7 @@ fn top_shows_the_work_of_a_mount_a_line_an_interval() {
         );
     }
     assert!(last["metadata_cache"]["hit_ratio_since_mount"].as_f64() > Some(0.0), "{last}");
+    assert_eq!(last["flash_caches"].as_array().map(Vec::len), Some(0), "{last}");
     // Only administrators may ask for chunks; the user that serves the mount is one.
     assert!(ssd["metadata_bytes"].as_u64() > Some(0), "{last}");
 

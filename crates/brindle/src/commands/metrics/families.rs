@@ -3,6 +3,7 @@
 use super::activity::add_activity;
 use super::exposition::{Exposition, Kind, Number};
 use super::served::add_served;
+use crate::commands::device_contents::{DeviceContents, contents_of};
 use crate::commands::status::gather::Judged;
 use crate::commands::status::json;
 use brindle_admin::health::{
@@ -84,6 +85,11 @@ fn add_pool(out: &mut Exposition, uuid: &str, state: State, health: &PoolHealth,
     add_served(out, uuid, health);
     if let Some(activity) = &health.activity {
         add_activity(out, uuid, activity);
+    }
+    // A mount of the kernel may have to read its devices for that.
+    let place = health.mountpoints.first().filter(|_| health.server == PoolServer::Brindle);
+    for (devid, contents) in place.and_then(|place| contents_of(place)).into_iter().flatten() {
+        add_contents(out, uuid, devid, contents);
     }
 }
 
@@ -183,6 +189,24 @@ fn add_device(out: &mut Exposition, uuid: &str, device: &DeviceHealth) {
             "Errors of a device since its counters were reset.",
         );
         out.add(errors, &[("uuid", uuid), ("devid", &devid), ("kind", kind)], count);
+    }
+}
+
+fn add_contents(out: &mut Exposition, uuid: &str, devid: u64, contents: DeviceContents) {
+    let devid = devid.to_string();
+    let DeviceContents { data_bytes, metadata_bytes, write_back_bytes } = contents;
+    for (content, bytes) in
+        [("data", data_bytes), ("metadata", metadata_bytes), ("write_back", write_back_bytes)]
+    {
+        out.add(
+            (
+                "brindle_device_content_bytes",
+                Kind::Gauge,
+                "Bytes of a device that belong to chunks, by content.",
+            ),
+            &[("uuid", uuid), ("devid", &devid), ("content", content)],
+            bytes,
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 //! A view as an object of JSON, in one line.
 
-use super::view::{CacheView, DeviceView, SyncView, View, WriteBackView};
+use super::view::{CacheView, DeviceView, FlashCacheView, SyncView, View, WriteBackView};
 use brindle_device::Operation;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -18,6 +18,7 @@ pub(super) fn line(view: &View) -> String {
         "devices": view.devices.iter().map(device).collect::<Vec<_>>(),
         "groups": view.groups.iter().map(crate::commands::status::json::group).collect::<Vec<_>>(),
         "metadata_cache": view.cache.as_ref().map(cache),
+        "flash_caches": view.flash_caches.iter().map(flash_cache).collect::<Vec<_>>(),
         "write_back": view.write_back.as_ref().map(write_back),
         "syncs": view.syncs.as_ref().map(syncs),
         "jobs": view.jobs.iter().map(crate::commands::status::json::job).collect::<Vec<_>>(),
@@ -62,6 +63,19 @@ fn cache(cache: &CacheView) -> Value {
         "hit_ratio_since_mount": cache.hit_ratio_ever,
         "used_bytes": cache.used_bytes,
         "capacity_bytes": cache.capacity_bytes,
+    })
+}
+
+fn flash_cache(cache: &FlashCacheView) -> Value {
+    json!({
+        "devid": cache.devid,
+        "read_bytes_per_second": cache.read,
+        "hit_ratio": cache.hit_ratio,
+        "hit_ratio_since_open": cache.hit_ratio_ever,
+        "used_bytes": cache.used_bytes,
+        "capacity_bytes": cache.capacity_bytes,
+        "dirty_bytes": cache.dirty_bytes,
+        "cleaned_bytes_per_second": cache.cleaned,
     })
 }
 

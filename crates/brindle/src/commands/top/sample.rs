@@ -1,29 +1,17 @@
 //! Counters of a mounted pool at one moment.
 
+use crate::commands::device_contents::{DeviceContents, contents_of};
 use crate::commands::status::gather;
 use crate::commands::status::gather::Judged;
 use crate::commands::usage::wrong_usage;
 use anyhow::{Result, bail};
-use brindle_admin::Mounted;
 use brindle_admin::health::{FoundPool, PoolHealth, PoolServer, State, on_mounts};
-use brindle_policy::tier::{Content, TierChunk};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Interval at which the contents of devices are asked for: each chunk is an item that is searched.
 const CONTENTS_EVERY: Duration = Duration::from_secs(30);
-
-/// Bytes of a device by content.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct DeviceContents {
-    /// Chunks of data, but for the write-back tier.
-    pub(super) data_bytes: u64,
-    /// Chunks of metadata and of the system.
-    pub(super) metadata_bytes: u64,
-    /// Chunks of the write-back tier.
-    pub(super) write_back_bytes: u64,
-}
 
 /// Counters at one moment.
 #[derive(Clone, Debug)]
@@ -77,8 +65,7 @@ impl Source {
         let now = Instant::now();
         if now >= self.contents_due {
             self.contents_due = now + CONTENTS_EVERY;
-            // Only administrators may search trees.
-            self.contents = Mounted::open(&self.path)?.inventory().ok().map(|found| contents(&found.chunks));
+            self.contents = contents_of(&self.path);
         }
         Ok(Sample {
             at: now.duration_since(self.begin),
@@ -105,22 +92,4 @@ fn only_mount() -> Result<PathBuf> {
             wrong_usage(format!("which of {}?", names.join(", ")))
         }
     }
-}
-
-/// Bytes by device and content.
-fn contents(chunks: &[TierChunk]) -> BTreeMap<u64, DeviceContents> {
-    let mut all: BTreeMap<u64, DeviceContents> = BTreeMap::new();
-    for chunk in chunks {
-        // Each stripe has its share of the chunk's contents, copies and parity.
-        let bytes = chunk.stripe_bytes();
-        for stripe in &chunk.stripes {
-            let device = all.entry(stripe.devid.get()).or_default();
-            match chunk.content() {
-                _ if chunk.is_write_back => device.write_back_bytes += bytes,
-                Content::Data | Content::Mixed => device.data_bytes += bytes,
-                Content::Metadata | Content::System => device.metadata_bytes += bytes,
-            }
-        }
-    }
-    all
 }

@@ -1,6 +1,6 @@
 //! Lines of a view, for a width and a height.
 
-use super::view::{CacheView, DeviceView, SyncView, View, WriteBackView};
+use super::view::{CacheView, DeviceView, FlashCacheView, SyncView, View, WriteBackView};
 use crate::format::UnitMode;
 use brindle_device::Operation;
 use std::time::Duration;
@@ -70,13 +70,14 @@ pub(super) fn lines(view: &View, width: usize, height: usize) -> Vec<Line> {
     }
     add(Tone::Plain, String::new());
     let facts = [
-        view.syncs.as_ref().map(|it| ("fsyncs", syncs(it))),
-        view.syncs.as_ref().map(|it| ("commits", commits(it))),
-        view.cache.as_ref().map(|it| ("metadata", cache(it))),
-        view.write_back.as_ref().map(|it| ("write-back", write_back(it))),
-        Some(("jobs", jobs(view))),
+        view.syncs.as_ref().map(|it| ("fsyncs".to_owned(), syncs(it))),
+        view.syncs.as_ref().map(|it| ("commits".to_owned(), commits(it))),
+        view.cache.as_ref().map(|it| ("metadata".to_owned(), cache(it))),
+        view.write_back.as_ref().map(|it| ("write-back".to_owned(), write_back(it))),
     ];
-    for (name, text) in facts.into_iter().flatten() {
+    let caches = view.flash_caches.iter().map(|it| (format!("cache {}", it.devid), flash_cache(it)));
+    let jobs = [("jobs".to_owned(), jobs(view))];
+    for (name, text) in facts.into_iter().flatten().chain(caches).chain(jobs) {
         add(Tone::Plain, format!("{name:11} {text}"));
     }
     lines.truncate(height);
@@ -152,7 +153,7 @@ fn contents(device: &DeviceView, path: usize) -> String {
 fn syncs(syncs: &SyncView) -> String {
     let [half, most] = syncs.percentiles.map_or(["-".to_owned(), "-".to_owned()], |it| it.map(time));
     format!(
-        "{}/s by log in {} writes, {}/s by commit; p50 {half}, p99 {most}",
+        "{}/s in {} log writes, {}/s by commit; p50 {half}, p99 {most}",
         number(syncs.by_log),
         number(syncs.log_writes),
         number(syncs.by_commit),
@@ -163,11 +164,24 @@ fn commits(syncs: &SyncView) -> String {
     format!("{}/s; longest {}", number(syncs.commits), time(syncs.longest_commit))
 }
 
-fn cache(cache: &CacheView) -> String {
-    let percent =
-        |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{:.1} %", ratio * 100.0));
+fn percent(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{:.1} %", ratio * 100.0))
+}
+
+fn flash_cache(cache: &FlashCacheView) -> String {
     format!(
-        "{}/s, hits {} ({} since the mount); {} of {}",
+        "hits {} of {} MB/s ({} ever); {} of {} wait",
+        percent(cache.hit_ratio),
+        number(cache.read / 1e6),
+        percent(cache.hit_ratio_ever),
+        bytes(cache.dirty_bytes),
+        bytes(cache.used_bytes),
+    )
+}
+
+fn cache(cache: &CacheView) -> String {
+    format!(
+        "{}/s, hits {} ({} ever); {} of {}",
         number(cache.lookups),
         percent(cache.hit_ratio),
         percent(cache.hit_ratio_ever),

@@ -1,7 +1,9 @@
 //! Rates between two samples: the values that the screen and JSON show.
 
-use super::sample::{DeviceContents, Sample};
+use super::sample::Sample;
+use crate::commands::device_contents::DeviceContents;
 use crate::commands::status::json;
+use brindle_admin::CacheLines;
 use brindle_admin::activity::{Activity, CountedBy, DeviceActivity};
 use brindle_admin::health::{DeviceHealth, GroupHealth, Job};
 use brindle_device::{Operation, Tally};
@@ -32,6 +34,8 @@ pub(super) struct View {
     pub(super) groups: Vec<GroupHealth>,
     /// The cache of metadata.
     pub(super) cache: Option<CacheView>,
+    /// Devices that are flash caches.
+    pub(super) flash_caches: Vec<FlashCacheView>,
     /// Data that waits on fast devices.
     pub(super) write_back: Option<WriteBackView>,
     /// Fsyncs and commits.
@@ -83,6 +87,24 @@ pub(super) struct CacheView {
     pub(super) capacity_bytes: u64,
 }
 
+/// A device that is a flash cache, in an interval.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FlashCacheView {
+    pub(super) devid: u64,
+    /// Bytes that are read, a second.
+    pub(super) read: f64,
+    /// Share of these that the flash had; `None` without any.
+    pub(super) hit_ratio: Option<f64>,
+    /// The same since the cache was opened, or since its counters were set to 0.
+    pub(super) hit_ratio_ever: Option<f64>,
+    pub(super) used_bytes: u64,
+    pub(super) capacity_bytes: u64,
+    /// Bytes that the disk lacks.
+    pub(super) dirty_bytes: u64,
+    /// Bytes a second that were written to the disk for that.
+    pub(super) cleaned: f64,
+}
+
 /// The write-back tier.
 #[derive(Clone, Debug)]
 pub(super) struct WriteBackView {
@@ -128,6 +150,10 @@ impl View {
                 after.contents.as_ref().map(|all| all.get(&device.devid.get()).copied().unwrap_or_default());
             device_view(device, now.as_ref(), then.as_ref(), interval, contents)
         });
+        let flash_caches = health.caches.iter().map(|(devid, now)| {
+            let then = earlier.caches.iter().find(|(before, _)| before == devid).map(|(_, lines)| lines);
+            flash_cache_view(*devid, then, now, interval)
+        });
         let cache = |health: &Option<Activity>| health.as_ref().and_then(|activity| activity.cache);
         let destaged =
             |of: &Sample| of.health.write_back.as_ref().and_then(|tier| tier.destaged).map_or(0, |it| it.0);
@@ -149,6 +175,7 @@ impl View {
             devices: devices.collect(),
             groups: health.space.groups.clone(),
             cache: cache(&health.activity).map(|now| cache_view(cache(&earlier.activity), now, interval)),
+            flash_caches: flash_caches.collect(),
             write_back,
             syncs: health.commits.as_ref().map(|now| sync_view(earlier.commits.as_ref(), now, interval)),
             jobs: jobs(after),
@@ -235,6 +262,35 @@ fn cache_view(before: Option<MetadataCache>, after: MetadataCache, interval: Dur
         hit_ratio_ever: share(after.hits, after.hits.saturating_add(after.misses)),
         used_bytes: after.used_bytes,
         capacity_bytes: after.capacity_bytes,
+    }
+}
+
+fn flash_cache_view(
+    devid: u64,
+    before: Option<&CacheLines>,
+    after: &CacheLines,
+    interval: Duration,
+) -> FlashCacheView {
+    let number = |lines: Option<&CacheLines>, name: &str| -> u64 {
+        let line = lines.and_then(|lines| lines.iter().find(|(found, _)| found == name));
+        line.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
+    };
+    let now = |name: &str| number(Some(after), name);
+    // Counters that were set to 0 meanwhile have grown from there.
+    let growth = |name: &str| match number(before, name) {
+        then if then <= now(name) => now(name) - then,
+        _ => now(name),
+    };
+    let bytes = |blocks: u64| blocks.saturating_mul(now("block_bytes"));
+    FlashCacheView {
+        devid,
+        read: rate(0, bytes(growth("reads")), interval),
+        hit_ratio: share(growth("read_hits"), growth("reads")),
+        hit_ratio_ever: share(now("read_hits"), now("reads")),
+        used_bytes: bytes(now("cached_blocks")),
+        capacity_bytes: bytes(now("blocks")),
+        dirty_bytes: bytes(now("dirty_blocks")),
+        cleaned: rate(0, bytes(growth("cleanings")), interval),
     }
 }
 

@@ -1,6 +1,6 @@
-use super::super::sample::DeviceContents;
 use super::super::view::Rate;
 use super::*;
+use crate::commands::device_contents::DeviceContents;
 use brindle_admin::activity::CountedBy;
 use brindle_admin::health::{GroupHealth, Job};
 use brindle_ondisk::BlockGroupType;
@@ -64,6 +64,16 @@ fn view() -> View {
             used_bytes: 60 << 20,
             capacity_bytes: 64 << 20,
         }),
+        flash_caches: vec![FlashCacheView {
+            devid: 1,
+            read: 3.2e6,
+            hit_ratio: Some(0.75),
+            hit_ratio_ever: None,
+            used_bytes: 90 * GIB,
+            capacity_bytes: 100 * GIB,
+            dirty_bytes: 7 * GIB,
+            cleaned: 0.0,
+        }],
         write_back: Some(WriteBackView {
             mode: "sync".to_owned(),
             waiting_bytes: 2 * GIB,
