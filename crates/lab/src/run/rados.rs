@@ -47,6 +47,7 @@ mon_data_avail_crit = 1
 mon_data_avail_warn = 1
 osd_crush_chooseleaf_type = 0
 osd_crush_initial_weight = 1
+osd_fast_shutdown = false
 osd_max_object_name_len = 256
 osd_max_object_namespace_len = 64
 osd_objectstore = filestore
