@@ -238,6 +238,7 @@ impl Disk {
             unflushed_writes,
             unflushed_bytes,
             counts: drive.map(RealDrive::counts).unwrap_or_default(),
+            load: drive.map(RealDrive::load).unwrap_or_default(),
             lateness: drive.map(RealDrive::lateness).unwrap_or_default(),
             cut: state.cut,
         }

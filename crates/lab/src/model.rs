@@ -9,6 +9,8 @@ use thiserror::Error;
 pub struct Preset {
     /// Name in a model line.
     pub name: &'static str,
+    /// Name of the one drive that its figures are of, which a model line may give in place of the name.
+    pub drive: Option<&'static str>,
     /// The kind of drive.
     pub title: &'static str,
     /// Origin of its figures.
@@ -103,6 +105,7 @@ const SECOND: u64 = 1_000_000_000;
 pub static PRESETS: [Preset; 7] = [
     Preset {
         name: "hdd",
+        drive: None,
         title: "hard disk, 2 TB, 7200 rpm",
         source: "published figures of 7200 rpm desktop disks: 220 to 106 MB/s, 13 ms for a random read; reviews of \
                  Seagate Barracuda XT and ST2000DM008 (without its shingled writes: see smr)",
@@ -113,6 +116,7 @@ pub static PRESETS: [Preset; 7] = [
     },
     Preset {
         name: "old-hdd",
+        drive: None,
         title: "hard disk, 250 GB, 7200 rpm, about 2005",
         source: "data sheets of 250 GB desktop disks: 115 to 58 MB/s, 9 ms average seek; for sensitivity",
         size_bytes: 250_059_350_016,
@@ -122,6 +126,7 @@ pub static PRESETS: [Preset; 7] = [
     },
     Preset {
         name: "smr",
+        drive: Some("st8000as0002"),
         title: "shingled hard disk that manages its bands itself, 8 TB, 5900 rpm",
         source: "Seagate Archive HDD ST8000AS0002, data sheet: 190 MB/s at most, 150 on average, 12 ms average seek, \
                  128 MiB; Aghayev and Desnoyers, Skylight, FAST '15: persistent cache of 25 GB with a map of 250000 ranges \
@@ -134,6 +139,7 @@ pub static PRESETS: [Preset; 7] = [
     },
     Preset {
         name: "ssd",
+        drive: Some("m550"),
         title: "SATA SSD, 256 GB",
         source: "Crucial M550 256 GB: 550 and 500 MB/s, 90 and 80 k IOPS; its flush of 1 ms is assumed (0.5 to 2 ms \
                  are known)",
@@ -144,6 +150,7 @@ pub static PRESETS: [Preset; 7] = [
     },
     Preset {
         name: "ssd-plp",
+        drive: Some("s3700"),
         title: "SATA SSD with power-loss protection, 400 GB",
         source: "Intel DC S3700 400 GB, product specification: 500 and 460 MB/s, 75 k IOPS, 50 and 65 us; capacitors keep \
                  what it has taken, so a flush is a command (assumed: 50 us); its limit of 36 k random writes a second is \
@@ -165,6 +172,7 @@ pub static PRESETS: [Preset; 7] = [
     },
     Preset {
         name: "nvme",
+        drive: None,
         title: "NVMe SSD, 512 GB",
         source: "data sheets of PCIe 3 drives: 3.0 and 2.0 GB/s, 70 us for a read; through FUSE and a loop device it \
                  ends at about 100 k IOPS",
@@ -175,6 +183,7 @@ pub static PRESETS: [Preset; 7] = [
     },
     Preset {
         name: "nvme-consumer",
+        drive: Some("samsung-980"),
         title: "NVMe SSD without power-loss protection, 500 GB",
         source: "Samsung 980 500 GB, data sheet: 3.1 and 2.6 GB/s, 17 k and 54 k IOPS one at a time; 511 to 574 synced writes \
                  of 4 KiB a second in a published run of fio, so a flush of 1.75 ms",
@@ -351,7 +360,7 @@ impl Model {
     /// [`ModelError`], which names the word and the words that there are.
     pub fn parse(line: &str) -> Result<Self, ModelError> {
         let (name, changes) = line.split_once(',').unwrap_or((line, ""));
-        let preset = PRESETS.iter().find(|preset| preset.name == name);
+        let preset = PRESETS.iter().find(|preset| preset.name == name || preset.drive == Some(name));
         let preset = preset.ok_or_else(|| ModelError::NoPreset(name.to_owned()))?;
         let mut model = Self::of(preset);
         changes.split(',').filter(|word| !word.is_empty()).try_for_each(|word| model.set(word))?;
@@ -455,6 +464,16 @@ fn parse_number(word: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use brindle_sim::{DriveRequest, DriveRequestKind};
+
+    #[test]
+    fn drives_are_known_by_their_own_names() {
+        let named: Vec<_> = PRESETS.iter().filter_map(|preset| Some((preset.drive?, preset.name))).collect();
+        assert_eq!(named.len(), 4);
+        for (drive, name) in named {
+            let model = Model::parse(&format!("{drive},wcache=1m")).expect("a model");
+            assert_eq!(model.to_string(), format!("{name},wcache=1m"));
+        }
+    }
 
     /// Time of one request, in nanoseconds.
     fn time_of(line: &str, kind: DriveRequestKind) -> u64 {

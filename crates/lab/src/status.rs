@@ -1,7 +1,7 @@
 //! State of a running disk, and commands to it, as text: a line for each value, a line a command.
 
 use crate::{CutMode, CutReport};
-use brindle_sim::{DriveCounts, Lateness};
+use brindle_sim::{DriveCounts, Lateness, Load};
 use std::path::PathBuf;
 
 /// State of a disk.
@@ -27,6 +27,8 @@ pub struct Status {
     pub unflushed_bytes: u64,
     /// Counts of the drive.
     pub counts: DriveCounts,
+    /// Load of the drive.
+    pub load: Load,
     /// Lateness of its answers.
     pub lateness: Lateness,
     /// The last power cut.
@@ -61,7 +63,7 @@ pub enum Command {
 type Number = fn(&mut Status) -> &mut u64;
 
 /// Numbers, by their names.
-const NUMBERS: [(&str, Number); 19] = [
+const NUMBERS: [(&str, Number); 23] = [
     ("process", |status| &mut status.process),
     ("size", |status| &mut status.size_bytes),
     ("in_flight", |status| &mut status.in_flight),
@@ -77,6 +79,10 @@ const NUMBERS: [(&str, Number); 19] = [
     ("seeks", |status| &mut status.counts.seeks),
     ("wake_ups", |status| &mut status.counts.wake_ups),
     ("bands", |status| &mut status.counts.bands),
+    ("elapsed_ns", |status| &mut status.load.elapsed_ns),
+    ("busy_ns", |status| &mut status.load.busy_ns),
+    ("queued_ns", |status| &mut status.load.queued_ns),
+    ("in_flight_max", |status| &mut status.load.most),
     ("answers", |status| &mut status.lateness.answers),
     ("late_answers", |status| &mut status.lateness.late),
     ("lateness_total_ns", |status| &mut status.lateness.total_ns),
@@ -96,6 +102,7 @@ impl Status {
             unflushed_writes: 0,
             unflushed_bytes: 0,
             counts: DriveCounts::default(),
+            load: Load::default(),
             lateness: Lateness::default(),
             cut: None,
         }

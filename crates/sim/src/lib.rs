@@ -33,7 +33,7 @@ pub use interrupted::InterruptedDevice;
 pub use loss::{LossMode, WriteOutcome};
 pub use model_device::ModelDevice;
 pub use random::Random;
-pub use real_time::{Lateness, RealDrive};
+pub use real_time::{Lateness, Load, RealDrive};
 pub use recorder::{CrashDevice, Event, EventKind, Recorder};
 pub use replay::{CrashState, Loss, Recording, Replay};
 pub use virtual_time::{Ticket, VirtualTime};

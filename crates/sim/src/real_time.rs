@@ -5,7 +5,7 @@
 //! end of the last one, so a thread that is woken late delays an answer, and never the drive.
 
 use crate::{Completion, Drive, DriveCounts, DriveRequest, DriveRequestKind};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::num::NonZeroU64;
@@ -39,6 +39,19 @@ pub struct Lateness {
     pub max_ns: u64,
 }
 
+/// Work of a drive in modelled time, since it began or since its counts were last reset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Time that this is of, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Time with a request that had no answer, in nanoseconds.
+    pub busy_ns: u64,
+    /// Sum of the times that all requests took, in nanoseconds: divided by the time, the mean number of requests at once.
+    pub queued_ns: u64,
+    /// Greatest number of requests at once.
+    pub most: u64,
+}
+
 struct Shared {
     began: Instant,
     state: Mutex<State>,
@@ -48,6 +61,8 @@ struct Shared {
 struct State {
     schedule: Schedule<Answer>,
     lateness: Lateness,
+    /// Moment of the last reset.
+    reset_ns: u64,
     /// Moment until which the thread sleeps; `None` if it does not, or without an end.
     asleep_until_ns: Option<u64>,
     is_over: bool,
@@ -57,17 +72,23 @@ struct State {
 struct Schedule<A> {
     drive: Drive,
     asked: u64,
-    waiting: HashMap<u64, A>,
+    /// Answers, each with the time at which it was asked for, in the order of that.
+    waiting: BTreeMap<u64, (u64, A)>,
+    /// Time since which there has always been a request without an answer.
+    busy_since_ns: Option<u64>,
+    load: Load,
 }
 
 impl<A> Schedule<A> {
     fn new(drive: Drive) -> Self {
-        Self { drive, asked: 0, waiting: HashMap::new() }
+        Self { drive, asked: 0, waiting: BTreeMap::new(), busy_since_ns: None, load: Load::default() }
     }
 
     fn submit(&mut self, kind: DriveRequestKind, answer: A, at_ns: u64) {
         self.asked += 1;
-        self.waiting.insert(self.asked, answer);
+        self.waiting.insert(self.asked, (at_ns, answer));
+        self.busy_since_ns.get_or_insert(at_ns);
+        self.load.most = self.load.most.max(self.waiting.len() as u64);
         self.drive.submit(DriveRequest { id: self.asked, kind, at_ns });
     }
 
@@ -75,8 +96,37 @@ impl<A> Schedule<A> {
     fn take_due(&mut self, now_ns: u64) -> Vec<(u64, A)> {
         let mut due = Vec::new();
         self.drive.advance(now_ns, &mut due);
-        let answer = |Completion { at_ns, id }| Some((at_ns, self.waiting.remove(&id)?));
-        due.into_iter().filter_map(answer).collect()
+        due.into_iter().filter_map(|completion| self.take(completion)).collect()
+    }
+
+    fn take(&mut self, Completion { at_ns, id }: Completion) -> Option<(u64, A)> {
+        let (asked_ns, answer) = self.waiting.remove(&id)?;
+        self.load.queued_ns += at_ns.saturating_sub(asked_ns);
+        // A drive that is woken late gets requests before the answers to those before them are taken.
+        let next_ns = self.waiting.first_key_value().map(|(_, (asked_ns, _))| *asked_ns);
+        if next_ns.is_none_or(|next_ns| next_ns > at_ns) {
+            let since_ns = std::mem::replace(&mut self.busy_since_ns, next_ns);
+            self.load.busy_ns += since_ns.map_or(0, |since_ns| at_ns.saturating_sub(since_ns));
+        }
+        Some((at_ns, answer))
+    }
+
+    /// The load until now, with the requests that have no answer yet.
+    fn load(&self, now_ns: u64) -> Load {
+        let since = |begin_ns: u64| now_ns.saturating_sub(begin_ns);
+        let waiting: u64 = self.waiting.values().map(|(asked_ns, _)| since(*asked_ns)).sum();
+        Load {
+            busy_ns: self.load.busy_ns + self.busy_since_ns.map_or(0, since),
+            queued_ns: self.load.queued_ns + waiting,
+            ..self.load
+        }
+    }
+
+    /// Begins to count anew. Requests that have no answer yet count from now on.
+    fn reset_load(&mut self, now_ns: u64) {
+        self.load = Load { most: self.waiting.len() as u64, ..Load::default() };
+        self.busy_since_ns = self.busy_since_ns.map(|_| now_ns);
+        self.waiting.values_mut().for_each(|(asked_ns, _)| *asked_ns = now_ns);
     }
 }
 
@@ -89,6 +139,7 @@ impl RealDrive {
         let state = State {
             schedule: Schedule::new(drive),
             lateness: Lateness::default(),
+            reset_ns: 0,
             asleep_until_ns: None,
             is_over: false,
         };
@@ -123,11 +174,21 @@ impl RealDrive {
         self.shared.state().lateness
     }
 
+    /// Load since then.
+    pub fn load(&self) -> Load {
+        let state = self.shared.state();
+        let now_ns = self.shared.now_ns();
+        Load { elapsed_ns: now_ns.saturating_sub(state.reset_ns), ..state.schedule.load(now_ns) }
+    }
+
     /// Sets all counts to 0.
     pub fn reset_counts(&self) {
         let mut state = self.shared.state();
+        let now_ns = self.shared.now_ns();
         state.schedule.drive.reset_counts();
+        state.schedule.reset_load(now_ns);
         state.lateness = Lateness::default();
+        state.reset_ns = now_ns;
     }
 
     /// Number of requests without an answer.
@@ -293,6 +354,39 @@ mod tests {
             drive.reset_counts();
             assert_eq!((drive.counts(), drive.is_asleep()), (DriveCounts::default(), false));
         }
+    }
+
+    #[test]
+    fn load_is_that_of_the_modelled_times_however_late_they_are_taken() {
+        let (apart_ns, at) = (1_000_000_000, |number: u64| DriveRequestKind::Read(number << 30, 4096));
+        let loads = |late_ns: u64| {
+            let mut schedule = Schedule::new(Drive::hard_disk());
+            // Two at once, and after a pause a third one, which may come before the answers are taken.
+            let mut ends = Vec::new();
+            for (number, at_ns) in [(1, 0), (2, 0), (3, apart_ns)] {
+                while let Some(next) = schedule.drive.next_event_ns().filter(|next| next + late_ns < at_ns) {
+                    ends.extend(schedule.take_due(next + late_ns).into_iter().map(|(end_ns, ())| end_ns));
+                }
+                schedule.submit(at(number), (), at_ns);
+            }
+            while ends.len() < 3 {
+                let next = schedule.drive.next_event_ns().expect("it is at work");
+                ends.extend(schedule.take_due(next + late_ns).into_iter().map(|(end_ns, ())| end_ns));
+            }
+            let expected = Load {
+                elapsed_ns: 0,
+                busy_ns: ends[1] + ends[2] - apart_ns,
+                queued_ns: ends[0] + ends[1] + ends[2] - apart_ns,
+                most: if late_ns > apart_ns { 3 } else { 2 },
+            };
+            assert_eq!(schedule.load(ends[2]), expected, "{late_ns}");
+            schedule.submit(at(4), (), 5 * apart_ns);
+            schedule.reset_load(6 * apart_ns);
+            let waiting = Load { busy_ns: 7, queued_ns: 7, most: 1, ..Load::default() };
+            assert_eq!(schedule.load(6 * apart_ns + 7), waiting);
+            ends
+        };
+        assert_eq!(loads(0), loads(2 * apart_ns));
     }
 
     #[test]

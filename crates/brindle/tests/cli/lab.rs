@@ -123,7 +123,10 @@ fn queue(device: &Path, property: &str) -> String {
 #[test]
 fn models_are_listed_and_wrong_ones_named() {
     let said = brindle_prints(["lab", "models"]);
-    assert!(said.contains("ssd           SATA SSD, 256 GB") && said.contains("spindown"), "{said}");
+    assert!(
+        said.contains("ssd           SATA SSD, 256 GB; also m550\n") && said.contains("spindown"),
+        "{said}"
+    );
     let json: serde_json::Value =
         serde_json::from_str(&brindle_prints(["lab", "models", "--json"])).expect("JSON");
     assert_eq!(json["models"][0]["size_bytes"], 2_000_398_934_016_u64);
@@ -168,8 +171,13 @@ fn disk_is_a_file_whose_requests_are_counted_and_whose_power_can_be_cut() {
         ["reads", "writes", "written_bytes", "flushes", "unflushed_writes"].map(|name| &stats[name]);
     assert_eq!(numbers.map(serde_json::Value::as_u64), [1, 2, 12288, 1, 1].map(Some));
     assert_eq!((&stats["model"], &stats["power"]), (&"ssd".into(), &true.into()));
+    let of = |stats: &serde_json::Value, name: &str| stats[name].as_u64().expect("a number");
+    // A flush takes a millisecond.
+    assert!((1_000_000..of(&stats, "elapsed_ns")).contains(&of(&stats, "busy_ns")), "{stats}");
+    assert!(of(&stats, "in_flight_max") > 0 && stats["queue_mean"].as_f64() > Some(0.0), "{stats}");
     brindle_succeeds(disk.lab(&["stats", "--reset"]));
-    assert_eq!(disk.number("writes"), 0);
+    let stats = disk.stats();
+    assert_eq!(["writes", "busy_ns", "in_flight_max"].map(|name| of(&stats, name)), [0, 0, 0]);
     let said = brindle_prints(disk.lab(&["cut", "--mode", "lost", "--seed", "3"]));
     assert_eq!(said, "mode lost, seed 3: of the writes without a flush 0 kept, 1 lost, 0 torn\n");
     let said = brindle_fails(1, disk.lab(&["cut"]));
@@ -380,6 +388,9 @@ fn suites_run_on_any_directory_and_leave_it_as_it_was() {
     assert!(brindle_fails(2, ["lab", "run", "reads", "--size", "4K", at]).contains("64K or more"));
     assert!(brindle_fails(2, ["lab", "run", "files", "--journal", at, at]).contains("no journal"));
     assert!(brindle_fails(2, ["lab", "run", "files", "--no-sync", at]).contains("no packages"));
+    assert!(
+        brindle_fails(2, ["lab", "run", "files", "--defragment", at]).contains("reads nothing that was torn")
+    );
     assert!(brindle_fails(2, ["lab", "run", "files", "--packages", at, at]).contains("installs none"));
     let said = brindle_fails(1, ["lab", "run", "dpkg", "--packages", at, at]);
     assert!(said.contains("no package is there") && fs::read_dir(at).expect("ours").count() == 0, "{said}");

@@ -236,6 +236,7 @@ impl Comparison {
         let mut options = step.work.options(stand.mountpoint(), self.seed);
         options.drops_caches = true;
         options.keeps_files = true;
+        options.defragmenter = step.work.defragments.then(|| self.brindle.clone());
         options.remount = Some(stand.remount());
         options.disks.clone_from(&stand.disks);
         journal.lock().unwrap_or_else(PoisonError::into_inner).push(step.work.words(self.seed));

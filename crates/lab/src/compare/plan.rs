@@ -22,6 +22,8 @@ pub struct Work {
     pub seconds: Option<u64>,
     /// True if files of packages are synced.
     pub syncs: bool,
+    /// True if the file that was overwritten is defragmented, and read again.
+    pub defragments: bool,
     /// Directory of packages for dpkg.
     pub packages: Option<PathBuf>,
     /// Its configurations.
@@ -87,6 +89,8 @@ const FEW: [&str; 10] = [
     "ext4-cache",
     "brindle-cache",
 ];
+/// Those of btrfs on which a file that was torn is read from a hard disk.
+const TORN: [&str; 4] = ["btrfs-hdd", "brindle-hdd", "btrfs-ssd+hdd", "brindle-ssd+hdd-off"];
 /// Three copies.
 const COPIES: [&str; 4] = ["btrfs-3hdd", "brindle-3hdd", "btrfs-ssd+2hdd", "brindle-ssd+2hdd"];
 /// One of each kind.
@@ -102,8 +106,18 @@ const SMOKE: [&str; 7] = [
 
 fn work(name: &'static str, suite: Suite, configurations: &[&str]) -> Work {
     let configurations = configurations.iter().filter_map(|name| Configuration::find(name)).collect();
-    let (count, jobs, file_bytes, seconds) = (None, None, None, None);
-    Work { name, suite, count, jobs, file_bytes, seconds, syncs: true, packages: None, configurations }
+    Work {
+        name,
+        suite,
+        count: None,
+        jobs: None,
+        file_bytes: None,
+        seconds: None,
+        syncs: true,
+        defragments: false,
+        packages: None,
+        configurations,
+    }
 }
 
 impl Work {
@@ -125,6 +139,10 @@ impl Work {
 
     fn without_syncs(self) -> Self {
         Self { syncs: false, ..self }
+    }
+
+    fn defragmented(self) -> Self {
+        Self { defragments: true, ..self }
     }
 
     /// Options of its run.
@@ -159,6 +177,9 @@ impl Work {
         if !self.syncs {
             words.push_str(" --no-sync");
         }
+        if self.defragments {
+            words.push_str(" --defragment");
+        }
         if let Some(packages) = &self.packages {
             words.push_str(&format!(" --packages {}", packages.display()));
         }
@@ -189,6 +210,10 @@ impl Plan {
                 .mebibytes(16),
             work("rados", Suite::Rados, &["xfs-ssd", "brindle-ssd+hdd-sync"]).jobs(2).seconds(1),
             work("overwrites", Suite::Overwrites, &SMOKE).count(64).mebibytes(2),
+            work("defragment", Suite::Overwrites, &["btrfs-ssd", "brindle-ssd+hdd-sync"])
+                .count(64)
+                .mebibytes(2)
+                .defragmented(),
         ];
         Self { name: "smoke", rounds: 1, hdd_bytes: 4 << 30, ssd_bytes: 1 << 30, works }
     }
@@ -228,6 +253,7 @@ impl Plan {
             work("reads-8", Suite::Reads, &COPIES).count(100).jobs(8).mebibytes(1024),
             work("home", Suite::Home, &ONE_AND_BOTH).seconds(120),
             work("cases", Suite::Cases, &ONE_AND_BOTH).count(1000).seconds(5).mebibytes(128),
+            work("defragment", Suite::Overwrites, &TORN).count(8_000).mebibytes(512).defragmented(),
         ];
         Self { name: "full", rounds: 5, hdd_bytes: 230 << 30, ssd_bytes: 20 << 30, works }
     }
@@ -320,6 +346,7 @@ mod tests {
         }
         assert_eq!(FEW.map(|name| Configuration::find(name).is_some()), [true; 10]);
         assert_eq!(ONE_AND_BOTH.map(|name| Configuration::find(name).is_some()), [true; 17]);
+        assert_eq!(TORN.map(|name| Configuration::find(name).is_some()), [true; 4]);
     }
 
     #[test]
@@ -353,6 +380,8 @@ mod tests {
         assert!(
             words[19].starts_with("brindle lab run reads --seed 7 --count 100 --jobs 8 --size 1073741824")
         );
+        let last = words.last().expect("works");
+        assert!(last.ends_with("--size 536870912 --defragment --drop-caches --keep"), "{last}");
         let mut plan = plan;
         plan.take_packages(Path::new("/debs"));
         let words = plan.works[3].words(7);

@@ -85,6 +85,26 @@ mod tests {
     }
 
     #[test]
+    fn defragmentation_is_told_beside_the_torn_file() {
+        let plan = Plan::find("smoke").expect("a plan");
+        let steps = plan.steps();
+        let mut torn = step(steps.iter().find(|step| step.work.defragments).expect("there is one"), 2.0);
+        let run = torn.run.as_mut().expect("a run");
+        let phase = run.phases[0].clone();
+        run.phases =
+            [("read new", 100), ("read overwritten", 40), ("defragment", 1), ("read defragmented", 90)]
+                .map(|(name, mebibytes)| crate::PhaseRecord {
+                    name: name.to_owned(),
+                    bytes_per_second: f64::from(mebibytes << 20),
+                    ..phase.clone()
+                })
+                .to_vec();
+        let text = Report::new(&results(&plan, vec![torn])).to_markdown();
+        let row = "| btrfs-ssd | 100 | 40.0 | 1.00 | 90.0 | 90 % | - / - / - |";
+        assert!(text.contains(row) && !text.contains("None was done here"), "{text}");
+    }
+
+    #[test]
     fn an_empty_comparison_has_a_report() {
         let plan = Plan::find("smoke").expect("a plan");
         let text = Report::new(&results(&plan, Vec::new())).to_markdown();

@@ -233,6 +233,7 @@ pub(super) fn published(phases: &[PhaseFigures]) -> Vec<Block> {
         blocks.push(Block::Table(Table { rows, ..Table::new(&head, 2) }));
     }
     blocks.extend(overwritten(phases));
+    blocks.extend(defragmented(phases));
     if !blocks.is_empty() {
         let words = "Ratios are to one row of each table, and compare across the two sides: other machines, drives, sizes and kernels \
                      stand behind the published values, so those alone do not."
@@ -291,12 +292,58 @@ fn overwritten(phases: &[PhaseFigures]) -> Vec<Block> {
     };
     let rows: Vec<_> = new.figures.iter().filter_map(row).collect();
     let head = ["configuration", "new, MiB/s", "overwritten, MiB/s", "left", "seeks, new / overwritten"];
+    if rows.is_empty() {
+        return Vec::new();
+    }
     vec![
         heading(3, "A file in order, new and after overwrites anywhere (published: 30 % are left on btrfs)"),
         Block::Text(format!(
             "Aim of brindle, after defragmentation: {:.0} %. None was done here.",
             OVERWRITTEN.1 * 100.0
         )),
+        Block::Table(Table { rows, ..Table::new(&head, 1) }),
+    ]
+}
+
+/// Sequential reads before and after overwrites anywhere, and after defragmentation.
+fn defragmented(phases: &[PhaseFigures]) -> Vec<Block> {
+    let find = |name: &str| phases.iter().find(|phase| phase.work == "defragment" && phase.phase == name);
+    let all = ["read new", "read overwritten", "defragment", "read defragmented"].map(find);
+    let [Some(new), Some(torn), Some(work), Some(again)] = all else { return Vec::new() };
+    let row = |figure: &Figure| {
+        let is_same = |other: &&Figure| other.configuration == figure.configuration;
+        let same = [torn, work, again].map(|phase| phase.figures.iter().find(is_same));
+        let [Some(torn), Some(work), Some(again)] = same else { return None };
+        let rates = [figure, torn, again].map(|figure| median(&figure.byte_rates));
+        let [Some(before), Some(after), Some(at_last)] = rates else { return None };
+        let share = at_last / before;
+        let tone = if share >= OVERWRITTEN.1 { Tone::Good } else { Tone::Bad };
+        Some(vec![
+            figure.configuration.name.into(),
+            three_digits(before / MEBIBYTE).into(),
+            three_digits(after / MEBIBYTE).into(),
+            median(&work.seconds).map_or_else(|| "-".to_owned(), three_digits).into(),
+            three_digits(at_last / MEBIBYTE).into(),
+            Cell::toned(format!("{:.0} %", share * 100.0), tone),
+            format!("{} / {} / {}", seeks(figure), seeks(torn), seeks(again)).into(),
+        ])
+    };
+    let rows: Vec<_> = new.figures.iter().filter_map(row).collect();
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let head = [
+        "configuration",
+        "new, MiB/s",
+        "overwritten, MiB/s",
+        "defragmentation, s",
+        "defragmented, MiB/s",
+        "of new",
+        "seeks, new / overwritten / defragmented",
+    ];
+    vec![
+        heading(3, "The same, and after `brindle filesystem defragment`"),
+        Block::Text(format!("Aim of brindle: {:.0} % of new.", OVERWRITTEN.1 * 100.0)),
         Block::Table(Table { rows, ..Table::new(&head, 1) }),
     ]
 }

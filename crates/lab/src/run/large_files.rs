@@ -1,14 +1,15 @@
 //! Large files that are written anywhere: overwritten and read in order, as the image of a virtual disk is; and by threads that
 //! sync each write.
 
-use super::RunOptions;
 use super::phase::{Allowance, Done, Phase, measure, nothing};
+use super::{RunOptions, program};
 use brindle_sim::Random;
 use rustix::fs::{Advice, fadvise};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
 /// Bytes of a sequential read or write.
@@ -72,6 +73,17 @@ pub(super) fn overwrites(place: &Path, options: &RunOptions) -> io::Result<Vec<P
     phases.push(measure("overwrite", options, overwrite, nothing)?);
     forget()?;
     phases.push(measure("read overwritten", options, read, nothing)?);
+    if let Some(brindle) = &options.defragmenter {
+        let defragment = |_: u64| {
+            let mut command = Command::new(brindle);
+            // Nothing shares the file; the kernel asks for leave to end all sharing.
+            program::output(command.args(["filesystem", "defragment", "--flush", "--unshare"]).arg(&path))?;
+            Ok(Done { operations: 1, bytes: length, ..Done::default() })
+        };
+        phases.push(measure("defragment", options, defragment, nothing)?);
+        forget()?;
+        phases.push(measure("read defragmented", options, read, nothing)?);
+    }
     Ok(phases)
 }
 

@@ -63,6 +63,9 @@ pub struct RunOptions {
     pub drops_caches: bool,
     /// Done before each phase that reads what an earlier one has written.
     pub remount: Option<Remount>,
+    /// Program of brindle, by which the file of `overwrites` (on btrfs) or the metadata of `cases` (on a mount of brindle) is
+    /// defragmented, and read again.
+    pub defragmenter: Option<PathBuf>,
     /// True if the files of the run are left.
     pub keeps_files: bool,
     /// Disks whose counts are wanted.
@@ -95,6 +98,7 @@ impl RunOptions {
             syncs: true,
             drops_caches: false,
             remount: None,
+            defragmenter: None,
             keeps_files: false,
             disks: Vec::new(),
         }

@@ -7,7 +7,7 @@
 
 use super::cases::{Case, Direction, EMPTY_FILES, FileKind, Mode, Order};
 use super::phase::{Allowance, Done, Phase, measure};
-use super::{RunOptions, small_files};
+use super::{RunOptions, program, small_files};
 use brindle_device::Buffer;
 use brindle_sim::Random;
 use rustix::fs::{Advice, OFlags, fadvise, syncfs};
@@ -18,6 +18,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -131,7 +132,10 @@ pub(super) fn cases(place: &Path, options: &RunOptions) -> io::Result<Vec<Phase>
     for kind in [FileKind::Small, FileKind::Large] {
         let set = FileSet::make(place, kind, options)?;
         for case in Case::all().into_iter().filter(|case| case.files == kind) {
-            phases.push(run_case(place, &set, &case, options)?);
+            phases.push(run_case(place, &set, &case, &case.to_string(), options)?);
+        }
+        if kind == FileKind::Small {
+            phases.extend(defragmented(place, &set, options)?);
         }
         if !options.keeps_files {
             fs::remove_dir_all(&set.directory)?;
@@ -141,7 +145,29 @@ pub(super) fn cases(place: &Path, options: &RunOptions) -> io::Result<Vec<Phase>
     Ok(phases)
 }
 
-fn run_case(place: &Path, set: &FileSet, case: &Case, options: &RunOptions) -> io::Result<Phase> {
+/// Small files read in order after all that was written, and again after their metadata was defragmented.
+fn defragmented(place: &Path, set: &FileSet, options: &RunOptions) -> io::Result<Vec<Phase>> {
+    let Some(brindle) = &options.defragmenter else { return Ok(Vec::new()) };
+    let is_read_in_order = |case: &Case| {
+        (case.files, case.direction, case.order) == (set.kind, Direction::Read, Order::Sequential)
+    };
+    let cases: Vec<Case> = Case::all().into_iter().filter(is_read_in_order).collect();
+    let read = |when: &str| -> io::Result<Vec<Phase>> {
+        cases.iter().map(|case| run_case(place, set, case, &format!("{case}, {when}"), options)).collect()
+    };
+    let mut phases = read("written")?;
+    let defragment = |_: u64| {
+        program::output(Command::new(brindle).args(["filesystem", "defragment"]).arg(place))?;
+        Ok(Done { operations: 1, ..Done::default() })
+    };
+    let handle = File::open(place)?;
+    phases.push(measure("defragment", options, defragment, || Ok(syncfs(&handle)?))?);
+    drop(handle);
+    phases.extend(read("defragmented")?);
+    Ok(phases)
+}
+
+fn run_case(place: &Path, set: &FileSet, case: &Case, name: &str, options: &RunOptions) -> io::Result<Phase> {
     let jobs = RunOptions { jobs: case.threads, ..options.clone() };
     if case.direction == Direction::Read {
         options.make_cold()?;
@@ -155,10 +181,9 @@ fn run_case(place: &Path, set: &FileSet, case: &Case, options: &RunOptions) -> i
         Direction::Write => Ok(syncfs(&handle)?),
         Direction::Read => Ok(()),
     };
-    let name = case.to_string();
-    match measure(&name, &jobs, |job| requests(set, case, options, &agenda, job), last) {
+    match measure(name, &jobs, |job| requests(set, case, options, &agenda, job), last) {
         Err(error) if case.mode == Mode::Direct && Errno::from_io_error(&error) == Some(Errno::INVAL) => {
-            Ok(Phase::refused(&name))
+            Ok(Phase::refused(name))
         }
         result => result,
     }

@@ -121,6 +121,11 @@ impl Suite {
         matches!(self, Self::Upgrade | Self::Dpkg)
     }
 
+    /// Returns true if its files or their metadata may be defragmented, and read again.
+    pub fn takes_defragmentation(self) -> bool {
+        matches!(self, Self::Overwrites | Self::Cases)
+    }
+
     /// A program that it needs, and that is not installed.
     pub fn missing_program(self) -> Option<&'static str> {
         let programs: &[&'static str] = match self {

@@ -39,6 +39,19 @@ fn suites_do_all_that_is_asked_and_leave_nothing() {
         ("read overwritten", pieces, 3 << 20, length),
     ];
     assert_eq!(of(Suite::Overwrites), expected);
+    // Any program will do here; one that fails ends the run with what it said.
+    let defragmented = |program: &str| {
+        let options = RunOptions { defragmenter: Some(program.into()), ..options(scratch.path()) };
+        let result = run(Suite::Overwrites, &options);
+        assert_eq!(fs::read_dir(scratch.path()).expect("ours").count(), 0);
+        result
+    };
+    let phases = defragmented("true").expect("room");
+    let told = phases.iter().skip(4).map(|phase| (phase.name.as_str(), phase.operations, phase.bytes));
+    let last = [("defragment", 1, 3 << 20), ("read defragmented", pieces, 3 << 20)];
+    assert_eq!(told.collect::<Vec<_>>(), last);
+    let error = defragmented("false").expect_err("it fails").to_string();
+    assert!(error.contains("defragment --flush"), "{error}");
     let [(name, 25, bytes, 25)] = of(Suite::Untar)[..] else { panic!("one phase") };
     assert!(name == "unpack" && bytes > 25 * 512);
     assert_eq!(of(Suite::Walk), [("walk", 3 * (25 + 1), 0, 3 * (25 + 1))], "files and a directory");
@@ -66,6 +79,19 @@ fn all_cases_run_and_each_has_its_requests() {
             assert_eq!((phase.operations, phase.latencies.len()), (120, 120), "{}", phase.name);
         }
     }
+    // Any program will do for a defragmentation here.
+    let options = RunOptions { defragmenter: Some("true".into()), count: 20, ..options };
+    let more = run(Suite::Cases, &options).expect("room");
+    let added: Vec<_> =
+        more.iter().map(|phase| phase.name.clone()).filter(|name| !names.contains(name)).collect();
+    assert_eq!((added.len(), more.len()), (8 + 1 + 8, names.len() + 17));
+    assert!(
+        added[..8]
+            .iter()
+            .all(|name| name.starts_with("small sequential read ") && name.ends_with(", written"))
+    );
+    assert_eq!(added[8], "defragment");
+    assert!(added[9..].iter().all(|name| name.ends_with(", defragmented")), "{added:?}");
     assert_eq!(fs::read_dir(scratch.path()).expect("ours").count(), 0);
 }
 

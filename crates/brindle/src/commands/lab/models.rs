@@ -37,6 +37,7 @@ pub(crate) fn run(command: &ModelsCommand) -> Result<ExitCode> {
         let models = PRESETS.iter().map(|preset| {
             json!({
                 "name": preset.name,
+                "drive": preset.drive,
                 "title": preset.title,
                 "source": preset.source,
                 "size_bytes": preset.size_bytes,
@@ -51,7 +52,8 @@ pub(crate) fn run(command: &ModelsCommand) -> Result<ExitCode> {
     }
     let mut out = output::stdout();
     for preset in &PRESETS {
-        writeln!(out, "{:13} {}", preset.name, preset.title)?;
+        let drive = preset.drive.map_or_else(String::new, |drive| format!("; also {drive}"));
+        writeln!(out, "{:13} {}{drive}", preset.name, preset.title)?;
         writeln!(out, "{:13} {}", "", preset.source)?;
     }
     writeln!(out)?;

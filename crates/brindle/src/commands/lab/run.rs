@@ -37,7 +37,9 @@ SUITES
               requests, through the page cache (general) and past it (direct),
               by 1 and 8 threads; --count empty files made and removed. `1x4K`
               is one thread and blocks of 4 KiB. Writes are measured up to a
-              sync of all. With --reference, cases more than 20 % slower than
+              sync of all. With --defragment, small files are read in order
+              again after the writes, and after a defragmentation of their
+              metadata. With --reference, cases more than 20 % slower than
               there are poor
   upgrade     --count packages are replaced as dpkg does: files written beside
               the old ones, synced (not with --no-sync, as dpkg
@@ -71,7 +73,8 @@ SUITES
               latencies and the requests of the disks count, not its time
   overwrites  a file of --size is written and read in order; --count blocks of 4
               KiB anywhere are overwritten, with fdatasync after 64; and it is
-              read in order again
+              read in order again; with --defragment once more, after
+              `brindle filesystem defragment`
   threads     each job writes 4 KiB to 1 MiB anywhere in a file of its own of
               --size, with an fsync after each write, up to --count times or
               --seconds (the published job of 8 threads)
@@ -133,6 +136,10 @@ pub(crate) struct RunCommand {
     /// Sync no files of packages in `upgrade` and `dpkg`
     #[arg(long)]
     no_sync: bool,
+    /// Defragment the file of `overwrites` (btrfs), or the metadata of the small files of `cases` (mounts of brindle), and
+    /// read it again
+    #[arg(long)]
+    defragment: bool,
     /// Directory of Debian packages for `dpkg`
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "count")]
     packages: Option<PathBuf>,
@@ -171,6 +178,9 @@ pub(crate) fn run(command: &RunCommand) -> Result<ExitCode> {
     }
     if command.no_sync && !suite.takes_packages() {
         return wrong_usage(format!("--no-sync: the suite {suite} has no packages"));
+    }
+    if command.defragment && !suite.takes_defragmentation() {
+        return wrong_usage(format!("--defragment: the suite {suite} reads nothing that was torn"));
     }
     if command.jobs.is_some_and(|jobs| jobs > 1) && !suite.takes_jobs() {
         return wrong_usage(format!("--jobs: the suite {suite} has jobs of its own"));
@@ -219,6 +229,7 @@ fn options(command: &RunCommand) -> Result<RunOptions> {
         seed: command.seed,
         syncs: !command.no_sync,
         drops_caches: command.drop_caches,
+        defragmenter: command.defragment.then(std::env::current_exe).transpose()?,
         keeps_files: command.keep,
         disks: command.disk.iter().map(|path| Client::at(path)).collect::<Result<_, _>>()?,
         ..defaults

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 EXAMPLES
@@ -26,6 +27,7 @@ EXIT STATUS
 ///
 /// Counts begin when the power is turned on, and with --reset. A seek is an operation of a hard disk's head that does not go
 /// on where the last one ended; a wake-up starts platters that had stopped; bands are those that a shingled disk has rewritten.
+/// A drive is busy while a request has no answer; its queue is the number of requests without one, on average over all the time.
 /// Writes that are not flushed are those that a power cut could take. Late answers came more than 1 ms after their modelled
 /// time: of a measurement, no more than one in a thousand may be.
 #[derive(Args, Debug)]
@@ -80,6 +82,10 @@ fn counts_json(status: &Status) -> Value {
         "seeks": counts.seeks,
         "wake_ups": counts.wake_ups,
         "bands": counts.bands,
+        "elapsed_ns": status.load.elapsed_ns,
+        "busy_ns": status.load.busy_ns,
+        "queue_mean": queue(status),
+        "in_flight_max": status.load.most,
         "answers": lateness.answers,
         "late_answers": lateness.late,
         "lateness_mean_ns": mean_ns(status),
@@ -103,6 +109,13 @@ fn mean_ns(status: &Status) -> u64 {
     status.lateness.total_ns / status.lateness.answers.max(1)
 }
 
+/// Requests at once, on average.
+fn queue(status: &Status) -> f64 {
+    let seconds = |ns| Duration::from_nanos(ns).as_secs_f64();
+    let elapsed = seconds(status.load.elapsed_ns);
+    if elapsed > 0.0 { seconds(status.load.queued_ns) / elapsed } else { 0.0 }
+}
+
 fn print(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     let (counts, size) = (&status.counts, |bytes| UnitMode::DEFAULT.format(bytes));
     let state = match (status.is_on, status.is_asleep) {
@@ -115,6 +128,9 @@ fn print(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     if let Some(device) = &status.loop_device {
         writeln!(out, "attached as {}", device.display())?;
     }
+    let [busy, elapsed] =
+        [status.load.busy_ns, status.load.elapsed_ns].map(|ns| Duration::from_nanos(ns).as_secs_f64());
+    let in_flight = format!("{:.2} on average, at most {}", queue(status), status.load.most);
     let rows = [
         row("reads", counts.reads, size(counts.read_bytes)),
         row("writes", counts.writes, size(counts.written_bytes)),
@@ -123,7 +139,8 @@ fn print(out: &mut dyn Write, status: &Status) -> io::Result<()> {
         row("seeks", counts.seeks, String::new()),
         row("wake-ups", counts.wake_ups, String::new()),
         row("bands", counts.bands, String::new()),
-        row("in flight", status.in_flight, String::new()),
+        vec!["busy".to_owned(), format!("{busy:.1} s"), format!("of {elapsed:.1} s")],
+        row("in flight", status.in_flight, in_flight),
         row("not flushed", status.unflushed_writes, size(status.unflushed_bytes)),
         row("answers", status.lateness.answers, format!("{} us late on average", mean_ns(status) / 1000)),
         row("late answers", status.lateness.late, format!("at most {} us", status.lateness.max_ns / 1000)),
