@@ -24,7 +24,7 @@ pub enum TraceError {
     )]
     Empty,
     /// A disk that the record does not have.
-    #[error("the record has no disk {name}; there are {known}", known = known.join(", "))]
+    #[error("the record has no disk {name}; there are {known}", known = known.join(" "))]
     NoDisk {
         /// Its name.
         name: String,

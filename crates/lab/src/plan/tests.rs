@@ -154,7 +154,7 @@ fn tracepoints_are_read_as_perf_and_the_kernel_print_them() {
     let only = trace.clone().only(&["254:0".to_owned()]).expect("there");
     assert_eq!((only.disks.len(), only.requests.len(), only.requests[0].disk), (1, 1, 0));
     let error = trace.only(&["8,0".to_owned()]).expect_err("not there").to_string();
-    assert_eq!(error, "the record has no disk 8,0; there are 7,8, 254,0");
+    assert_eq!(error, "the record has no disk 8,0; there are 7,8 254,0");
 }
 
 #[test]

@@ -293,7 +293,10 @@ mod tests {
             assert!(phase.operations > 0 && phase.elapsed > Duration::ZERO, "{phase:?}");
             assert_eq!(phase.bytes, phase.operations * OBJECT_BYTES);
         }
-        assert_eq!(phases[0].operations, phases[1].operations, "each object is read once");
+        assert!(
+            phases[1].operations <= phases[0].operations,
+            "each object is read once at most, in its time"
+        );
         assert!(journal.path().join("store-journal/journal").exists());
 
         let [other, elsewhere] = ["other", "elsewhere"].map(|name| scratch.path().join(name));
