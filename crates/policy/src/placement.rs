@@ -394,6 +394,12 @@ pub fn copies_on_fast(profile: Profile, fast: usize, bulk: usize) -> Option<usiz
     }
 }
 
+/// Returns true if a data chunk is of the fast tier, by the number of fast ones among all of its devices: it lies on fast devices alone, or
+/// has the [copies on them](copies_on_fast) that chunks of a split tier have.
+pub fn is_in_fast_tier(on_fast: usize, all: usize, copies_on_fast: Option<usize>) -> bool {
+    on_fast == all || copies_on_fast.is_some_and(|copies| on_fast >= copies)
+}
+
 /// Number of devices that data of the fast tier may lie on, were there room.
 pub fn fast_data_devices(devices: &[DeviceSummary]) -> usize {
     let has_hints = has_hints(devices);

@@ -54,7 +54,7 @@ pub mod watch;
 
 use crate::class::DeviceClasses;
 use crate::log::{LogDevice, LogEverywhere, LogPlacement, LogProfile, bulk_before_fast, log_placement};
-use crate::placement::{AllocationHint, Fit, PlacementClass, copies_on_fast};
+use crate::placement::{AllocationHint, Fit, PlacementClass, copies_on_fast, is_in_fast_tier};
 use brindle_interval::gaps;
 use brindle_ondisk::{BlockGroupType, DevId, Logical, Physical, Profile};
 use std::collections::BTreeSet;
@@ -454,11 +454,8 @@ impl TierPool {
     pub fn lies_in_fast_tier(&self, chunk: &TierChunk) -> bool {
         let devices: BTreeSet<DevId> = chunk.stripes.iter().map(|stripe| stripe.devid).collect();
         let on_fast = devices.iter().filter(|devid| self.class(**devid) == PlacementClass::Fast).count();
-        let is_split = || {
-            let copies = self.copies_on_fast(chunk.profile()).filter(|_| !chunk.is_write_back);
-            copies.is_some_and(|copies| on_fast >= copies)
-        };
-        chunk.content() == Content::Data && (on_fast == devices.len() || is_split())
+        let copies = self.copies_on_fast(chunk.profile()).filter(|_| !chunk.is_write_back);
+        chunk.content() == Content::Data && is_in_fast_tier(on_fast, devices.len(), copies)
     }
 }
 

@@ -21,7 +21,7 @@ use brindle_ondisk::{BlockGroupType, DevId, Profile};
 use brindle_policy::log::{LogDevice, LogEverywhere, LogPlacement, LogProfile, log_placement};
 use brindle_policy::placement::{
     AllocationHint, DeviceSummary, PlacementClass, PlacementMode, classes, copies_on_fast, fast_data_devices,
-    room_for_fast_data,
+    is_in_fast_tier, room_for_fast_data,
 };
 use brindle_policy::sleep::sleepers;
 use brindle_policy::writeback::{DataPlace, WriteBackMode};
@@ -327,7 +327,6 @@ impl State {
     /// Returns true if a chunk of data on these devices is of the fast tier.
     pub(super) fn is_of_fast_tier(&self, devices: &BTreeSet<DevId>, profile: Profile) -> bool {
         let Some(fast) = &self.fast else { return false };
-        let on_fast = devices.intersection(fast).count();
-        on_fast == devices.len() || self.copies_on_fast(profile).is_some_and(|copies| on_fast >= copies)
+        is_in_fast_tier(devices.intersection(fast).count(), devices.len(), self.copies_on_fast(profile))
     }
 }
