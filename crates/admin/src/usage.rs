@@ -193,7 +193,7 @@ impl Usage {
             .collect();
         usage.devices.sort_by_key(|device| device.devid);
         for chunk in &pool.chunks {
-            let mut classes = chunk.stripes.iter().map(|stripe| pool.class(stripe.devid));
+            let mut classes = chunk.stripes.iter().map(|stripe| pool.known_class(stripe.devid).0);
             let place = match classes.next() {
                 Some(first) if classes.any(|class| class != first) => Place::Both,
                 Some(PlacementClass::Fast) => Place::Fast,

@@ -44,6 +44,7 @@
 pub mod distribution;
 pub mod files;
 pub mod gain;
+pub mod missing;
 pub mod plan;
 pub mod reason;
 pub mod shortage;
@@ -224,8 +225,10 @@ impl TierChunk {
 /// A pool, as far as tiers are concerned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TierPool {
-    /// Its devices.
+    /// Its devices, without those that are missing: decisions go by what is there.
     pub devices: Vec<TierDevice>,
+    /// All of its devices, those that are missing included, with their classes as they are once none is; empty if none is missing.
+    pub members: Vec<TierDevice>,
     /// Its chunks.
     pub chunks: Vec<TierChunk>,
     /// Classes that the owner has listed.
@@ -249,11 +252,19 @@ impl TierPool {
         self.devices.iter().find(|device| device.devid == devid).map_or(0, |device| device.rank)
     }
 
-    /// Name of a device's class.
+    /// Class and rank of a device, missing or not. Decisions go by [`class`](Self::class) and [`rank`](Self::rank).
+    pub fn known_class(&self, devid: DevId) -> (PlacementClass, u8) {
+        let mut known = self.devices.iter().chain(&self.members);
+        let device = known.find(|device| device.devid == devid);
+        device.map_or((PlacementClass::Bulk, 0), |device| (device.class, device.rank))
+    }
+
+    /// Name of a device's class, missing or not.
     pub fn class_name(&self, devid: DevId) -> String {
+        let (class, rank) = self.known_class(devid);
         match self.classes.is_empty() {
-            true => self.class(devid).to_string(),
-            false => self.classes.name(self.rank(devid)),
+            true => class.to_string(),
+            false => self.classes.name(rank),
         }
     }
 

@@ -29,8 +29,8 @@ pub struct ClassifiedDevice {
     pub rank: u8,
 }
 
-/// Devices of an inventory with their classes, and the pool that decisions are made about. `chosen` are classes that the user
-/// has named, `served` those of a mount of brindle.
+/// Devices of an inventory with their classes, and the pool that decisions are made about, which has no missing devices among those
+/// that things go to. `chosen` are classes that the user has named, `served` those of a mount of brindle.
 pub fn classified(
     inventory: Inventory,
     is_of_kernel: bool,
@@ -45,10 +45,22 @@ pub fn classified(
         rotates: (!device.is_missing).then(|| rotates(&device.path)).flatten(),
     };
     let facts: Vec<ClassFacts> = devices.iter().map(facts).collect();
-    let device = |(device, class): (MountedDevice, (PlacementClass, ClassReason))| {
+    let is_missing: Vec<bool> = devices.iter().map(|device| device.is_missing).collect();
+    // A hint of a missing device makes those of the others count when it is back, and not before.
+    let mut there = classify_there(&facts, &is_missing).into_iter();
+    let mut members = Vec::new();
+    let device = |(device, whole): (MountedDevice, (PlacementClass, ClassReason))| {
+        let class = if device.is_missing { whole } else { there.next().expect("one for each that is there") };
         let told =
             served.get(&device.devid).filter(|told| class.1 != ClassReason::Chosen && **told != class.0);
         let class = told.map_or(class, |told| (*told, ClassReason::Mounted));
+        let whole = told.map_or(whole.0, |told| *told);
+        members.push(TierDevice {
+            devid: device.devid,
+            class: whole,
+            rank: classes.rank(&device.uuid, whole),
+            total_bytes: device.total_bytes,
+        });
         let rank = classes.rank(&device.uuid, class.0);
         ClassifiedDevice {
             class_name: classes.name(rank),
@@ -67,14 +79,22 @@ pub fn classified(
         rank: device.rank,
         total_bytes: device.total_bytes,
     };
+    let is_there = |device: &&ClassifiedDevice| !device.path.as_os_str().is_empty();
     let pool = TierPool {
-        devices: devices.iter().map(tier_device).collect(),
+        devices: devices.iter().filter(is_there).map(tier_device).collect(),
+        members: if is_missing.contains(&true) { members } else { Vec::new() },
         chunks,
         classes,
         is_ours: !is_of_kernel,
         is_by_side: false,
     };
     (devices, pool.settled())
+}
+
+/// Classes of the devices that are there, by what is known of these alone, as a mount has them.
+fn classify_there(facts: &[ClassFacts], is_missing: &[bool]) -> Vec<(PlacementClass, ClassReason)> {
+    let there = facts.iter().zip(is_missing).filter(|(_, is_missing)| !**is_missing);
+    classify(&there.map(|(facts, _)| *facts).collect::<Vec<_>>())
 }
 
 /// Classes of devices, as a mount of brindle tells them; none for a mount of the kernel.
@@ -103,5 +123,51 @@ fn rotates(path: &Path) -> Option<bool> {
         DeviceClass::Solid => Some(false),
         DeviceClass::Rotating => Some(true),
         DeviceClass::Unknown => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brindle_ondisk::Uuid;
+    use brindle_policy::class::DeviceClasses;
+    use brindle_policy::tier::missing::absence;
+
+    /// An SSD that stores a hint, and two disks that are not known to be fast.
+    fn inventory(is_missing: [bool; 3]) -> Inventory {
+        let device = |(devid, is_missing): (u64, bool)| MountedDevice {
+            devid: DevId::new(devid),
+            uuid: Uuid::NIL,
+            path: if is_missing { PathBuf::new() } else { PathBuf::from(format!("/nowhere/{devid}")) },
+            total_bytes: 1 << 30,
+            stored: if devid == 1 { 1 } else { 0 },
+            is_missing,
+            is_seed: false,
+        };
+        Inventory {
+            fsid: Uuid::NIL,
+            devices: (1..).zip(is_missing).map(device).collect(),
+            chunks: Vec::new(),
+            classes: Ok(DeviceClasses::default()),
+        }
+    }
+
+    fn classes(inventory: Inventory) -> (Vec<PlacementClass>, TierPool) {
+        let (devices, pool) = classified(inventory, false, &HashMap::new(), &HashMap::new());
+        (devices.iter().map(|device| device.class.0).collect(), pool)
+    }
+
+    #[test]
+    fn missing_devices_are_told_apart_from_those_that_things_go_to() {
+        use PlacementClass::{Bulk, Fast};
+        let (told, pool) = classes(inventory([false; 3]));
+        assert_eq!(told, [Fast, Bulk, Bulk]);
+        assert_eq!((pool.count(Fast), pool.count(Bulk), pool.members.len()), (1, 2, 0));
+        let (told, pool) = classes(inventory([true, false, false]));
+        assert_eq!(told, [Fast, Bulk, Bulk], "it is shown as the pool has it");
+        assert_eq!((pool.count(Fast), pool.count(Bulk), pool.members.len()), (0, 2, 3));
+        assert_eq!(absence(&pool).expect("one is missing").devices[0].class, Fast);
+        let (_, pool) = classes(inventory([false, true, false]));
+        assert_eq!((pool.count(Fast), pool.count(Bulk)), (1, 1));
     }
 }

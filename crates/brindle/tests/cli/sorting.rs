@@ -1,6 +1,7 @@
 //! `balance` and `tier` on mounts of brindle: while programs write, over kills of the server, and by a watch.
 
 mod log_profile;
+mod missing;
 mod one_fast;
 mod write_back;
 

@@ -211,6 +211,36 @@ fn impossible_moves_are_refused_and_change_nothing() {
 }
 
 #[test]
+fn nothing_is_planned_for_a_mount_of_the_kernel_while_a_device_is_missing() {
+    if !can_mount() {
+        return;
+    }
+    let mut pool = TierPool::filled();
+    pool.unmount();
+    host::run("btrfs", &["device", "scan", "--forget", &pool.loops()[3]]);
+    host::run("losetup", &["--detach", &pool.loops()[3]]);
+    pool.mount_with("degraded");
+    let why = "device 4 is missing: nothing is moved in a degraded pool";
+    assert!(pool.tier_fails(&["apply"]).contains(why));
+    let said = pool.tier_fails(&["plan"]);
+    assert!(said.contains(&format!("Can't be done: {why}")) && !said.contains("To the fast"), "{said}");
+    assert!(
+        said.contains("1 fast and 2 bulk devices are there. Its return changes things by its class"),
+        "{said}"
+    );
+    let said = pool.tier_fails(&["plan", "--fast", "4"]);
+    assert!(said.contains("1 fast and 2 bulk devices are there. Once it is back, metadata of"), "{said}");
+    let plan = pool.tier_fails(&["-q", "plan", "--json"]);
+    let plan: Value = serde_json::from_str(&plan).expect("JSON");
+    assert_eq!((&plan["passes"], &plan["nothing_to_move"]), (&Value::Array(Vec::new()), &false.into()));
+    assert_eq!((&plan["refusals"][0], &plan["missing_devids"]), (&why.into(), &[4].into()), "{plan}");
+    let status = pool.json("status");
+    let kinds = status["kinds"].as_array().expect("a list").iter();
+    let metadata = kinds.filter(|kind| kind["content"] == "metadata").collect::<Vec<_>>();
+    assert_eq!(metadata[0]["copies_on_fast_devices"], 1, "{status}");
+}
+
+#[test]
 fn a_watched_pool_grows_its_metadata_on_fast_devices() {
     if !can_mount() {
         return;

@@ -138,6 +138,7 @@ pub fn facts(pool: &Pool) -> Result<TierPool, TreeError> {
     };
     let facts = TierPool {
         devices: summary.devices.into_iter().map(device).collect(),
+        members: Vec::new(),
         chunks: pool.block_groups()?.into_iter().map(chunk).collect(),
         classes: summary.classes,
         is_ours: true,

@@ -51,7 +51,7 @@ pub fn distributions(pool: &TierPool) -> Vec<Distribution> {
         }
         for stripe in &chunk.stripes {
             let bytes = chunk.stripe_bytes();
-            *match pool.class(stripe.devid) {
+            *match pool.known_class(stripe.devid).0 {
                 PlacementClass::Fast => &mut distribution.fast_bytes,
                 PlacementClass::Bulk => &mut distribution.bulk_bytes,
             } += bytes;

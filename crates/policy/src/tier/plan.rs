@@ -300,6 +300,12 @@ fn pass(today: &TierPool, left: &TierPool, target: PlacementClass) -> Result<Pas
     let mut vacated: Vec<&TierChunk> = Vec::new();
     for ((content, kind), wanted_bytes) in wanted {
         let kind = BlockGroupType::from_bits_retain(kind);
+        let least = kind.profile().map_or(1, |profile| profile.attributes().devs_min);
+        if pool.devices.len() < usize::from(least) {
+            // With devices missing, it would lose copies.
+            let (class, name) = (target, pool.target_name(kind));
+            return Err(NoRoom { class, name, content, wanted_bytes, room_bytes: 0 });
+        }
         let in_place = pool.chunks.iter().filter(|chunk| chunk.kind == kind && !pool.is_misplaced(chunk));
         let spare: u64 = in_place.map(|chunk| chunk.length_bytes.saturating_sub(chunk.used_bytes)).sum();
         let mut room_bytes = spare;

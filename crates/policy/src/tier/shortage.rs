@@ -100,7 +100,7 @@ impl Shortage {
 }
 
 /// The copies of a profile that `found` devices of a class hold, in words.
-fn copies_on(class: PlacementClass, profile: Profile, found: usize) -> Option<String> {
+pub(super) fn copies_on(class: PlacementClass, profile: Profile, found: usize) -> Option<String> {
     let Fit::Copies(copies) = Fit::of(profile, found) else { return None };
     let all = number(profile.attributes().devs_max.into());
     let s = if copies == 1 { "copy" } else { "copies" };

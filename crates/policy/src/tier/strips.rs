@@ -70,10 +70,11 @@ impl PieceKind {
     }
 }
 
-/// The devices of a pool as strips, in the order of the pool. `has_tiers` tells whether data on fast devices alone is a tier.
+/// The devices of a pool as strips, in the order of the pool, missing ones included. `has_tiers` tells whether data on fast devices alone is
+/// a tier.
 pub fn strips(pool: &TierPool, has_tiers: bool) -> Vec<Strip> {
-    let mut strips: Vec<Strip> = pool
-        .devices
+    let devices = if pool.members.is_empty() { &pool.devices } else { &pool.members };
+    let mut strips: Vec<Strip> = devices
         .iter()
         .map(|device| Strip { devid: device.devid, total_bytes: device.total_bytes, pieces: Vec::new() })
         .collect();

@@ -146,7 +146,7 @@ fn run_here(command: &ApplyCommand, reach: &Reach) -> Result<ExitCode> {
     }
     let facts = Facts::gather(&command.pool, &command.classes)?;
     let shortages = plan(&facts.pool, wanted).shortages;
-    let chosen = facts.chosen_classes();
+    let (chosen, absence) = (facts.chosen_classes(), facts.absence());
     // It has the devices open.
     drop(facts);
     let pool = administer_as(&command.pool, chosen)?;
@@ -157,6 +157,9 @@ fn run_here(command: &ApplyCommand, reach: &Reach) -> Result<ExitCode> {
     let code = work::run(&*pool, &job)?;
     let mut out = output::stdout();
     print_shortages(&mut out, &shortages)?;
+    if let Some(note) = absence {
+        writeln!(out, "Note: {note}")?;
+    }
     out.flush()?;
     Ok(code)
 }

@@ -13,6 +13,7 @@ use brindle_admin::{Mounted, PoolFacts, Reach};
 use brindle_fs::Filesystem;
 use brindle_ondisk::{DevId, Uuid};
 use brindle_policy::placement::PlacementClass;
+use brindle_policy::tier::missing::absence;
 use brindle_policy::tier::{ClassReason, TierDevice, TierPool};
 use brindle_tree::Pool;
 use clap::Args;
@@ -120,7 +121,8 @@ impl Facts {
     /// Classes chosen by the user, by the names of devices.
     pub(crate) fn chosen_classes(&self) -> BTreeMap<String, PlacementClass> {
         let chosen = self.devices.iter().filter(|device| device.class.1 == ClassReason::Chosen);
-        chosen.map(|device| (device.path.display().to_string(), device.class.0)).collect()
+        let there = chosen.filter(|device| !device.path.as_os_str().is_empty());
+        there.map(|device| (device.path.display().to_string(), device.class.0)).collect()
     }
 
     /// Looks at a mounted pool.
@@ -189,14 +191,36 @@ impl Facts {
             rank: self.pool.rank(device.devid),
             total_bytes: device.total_bytes,
         };
+        let there = inventory.devices.iter().filter(|device| !device.is_missing);
         let pool = TierPool {
-            devices: inventory.devices.iter().map(device).collect(),
+            devices: there.map(device).collect(),
+            members: self.pool.members.clone(),
             chunks: inventory.chunks.clone(),
             classes: self.pool.classes.clone(),
             is_ours: self.pool.is_ours,
             is_by_side: false,
         };
         pool.settled()
+    }
+
+    /// The missing devices in words, and the changes once they are back.
+    pub(crate) fn absence(&self) -> Option<String> {
+        let absence = absence(&self.pool)?;
+        let is_unknown = |device: &&ClassifiedDevice| {
+            device.path.as_os_str().is_empty() && device.class.1 == ClassReason::Unknown
+        };
+        let Some(device) = self.devices.iter().find(is_unknown) else { return Some(absence.to_string()) };
+        let (devid, (fast, bulk)) = (device.devid, absence.there);
+        Some(format!(
+            "device {devid} is missing, and counts for nothing: {fast} fast and {bulk} bulk devices are there. Its return changes \
+             things by its class, which the pool does not store: --fast {devid} or --bulk {devid} tells it"
+        ))
+    }
+
+    /// Ids of the missing devices.
+    pub(crate) fn missing_devids(&self) -> Vec<u64> {
+        let missing = self.members.iter().filter(|device| device.is_missing);
+        missing.map(|device| device.devid.get()).collect()
     }
 
     /// Class of a device in words: its rank and name where the owner has listed classes, else its side.

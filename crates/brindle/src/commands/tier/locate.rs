@@ -230,6 +230,9 @@ impl Found {
         if rows.len() > 1 {
             write_table(&mut out, &[Align::Left, Align::Right, Align::Left], &rows)?;
         }
+        if let Some(note) = facts.absence() {
+            writeln!(out, "\nNote: {note}")?;
+        }
         Ok(out.flush()?)
     }
 
@@ -265,6 +268,7 @@ impl Found {
             "inline_bytes": self.inline_bytes,
             "devices": facts.devices.iter().map(device).collect::<Vec<_>>(),
             "reasons": self.by_reason.iter().map(reason).collect::<Vec<_>>(),
+            "missing_devids": facts.missing_devids(),
         })
     }
 }

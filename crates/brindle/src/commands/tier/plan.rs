@@ -1,6 +1,6 @@
 //! `tier plan`: what `tier apply` would do.
 
-use super::facts::{ClassOptions, Facts};
+use super::facts::{ClassOptions, Facts, Source};
 use super::state;
 use crate::commands::health;
 use crate::commands::quantity::parse_rate;
@@ -8,6 +8,8 @@ use crate::format::{UnitMode, UnitOptions};
 use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
+use brindle_admin::DevId;
+use brindle_admin::tier::TierError;
 use brindle_policy::tier::gain::{MetadataReads, metadata_reads};
 use brindle_policy::tier::plan::{Fence, FileMove, Move, Pass, Plan, Wanted, plan};
 use brindle_policy::tier::shortage::Shortage;
@@ -25,7 +27,8 @@ EXAMPLES
 
 EXIT STATUS
   0  success: there is a plan, be it an empty one
-  1  failure; or there is no room for some of what is wanted
+  1  failure; or there is no room for some of what is wanted, or a device is
+     missing of a pool that the kernel has mounted
   2  wrong usage";
 
 /// Choice of the chunks to be moved.
@@ -46,7 +49,7 @@ impl Only {
 
 /// Show what `tier apply` would move, how much of it, and about how long
 ///
-/// Nothing is changed.
+/// Nothing is changed. A missing device counts for nothing; a note tells what changes once it is back.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct PlanCommand {
@@ -76,24 +79,49 @@ pub(crate) fn run(command: &PlanCommand) -> Result<ExitCode> {
     let facts = Facts::gather(&command.pool, &command.classes)?;
     state::warn_of_fences(&facts);
     let wanted = Only::wanted(command.only);
-    let mut plan = plan(&facts.pool, wanted);
+    let refused = refused_by_kernel(&facts);
+    let mut plan = if refused.is_some() { Plan::default() } else { plan(&facts.pool, wanted) };
     if wanted.data && !command.no_files {
         if let Some(files) = facts.files()? {
             plan.add_files(&facts.pool, &files.tiers);
         }
     }
     if command.json.json {
-        output::print_json(&plan_json(&facts, &plan, command.rate))?;
+        output::print_json(&plan_json(&facts, &plan, refused.as_ref(), command.rate))?;
     } else {
         let mut out = output::stdout();
-        print_plan(&mut out, &plan, command.rate, command.units.mode())?;
+        match &refused {
+            Some(refused) => writeln!(out, "Can't be done: {refused}")?,
+            None => print_plan(&mut out, &plan, command.rate, command.units.mode())?,
+        }
+        for note in notes_of_missing(&facts) {
+            writeln!(out, "Note: {note}")?;
+        }
         print_gain(&mut out, &facts, &plan)?;
         // A move to a device that fails is no good plan.
         super::log::print(&mut out, &facts, super::log::profile(&facts)?)?;
         health::print(&mut out, &facts.health, "")?;
         out.flush()?;
     }
-    Ok(if plan.refusals.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_possible = plan.refusals.is_empty() && refused.is_none();
+    Ok(if is_possible { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Reason for which `tier apply` moves nothing on a mount of the kernel.
+fn refused_by_kernel(facts: &Facts) -> Option<TierError> {
+    facts.kernel_mount()?;
+    facts.missing_devids().first().map(|devid| TierError::Missing(DevId::new(*devid)))
+}
+
+/// Notes on missing devices.
+fn notes_of_missing(facts: &Facts) -> Vec<String> {
+    let is_open = matches!(facts.source, Source::Open(_)) && !facts.missing_devids().is_empty();
+    let mount = is_open.then(|| {
+        "`brindle tier apply` takes all devices of a pool that is not mounted; without them it moves this on a mount of brindle \
+         with `-o degraded`"
+            .to_owned()
+    });
+    facts.absence().into_iter().chain(mount).collect()
 }
 
 /// Says what is to be done.
@@ -190,7 +218,8 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn plan_json(facts: &Facts, plan: &Plan, rate: Option<u64>) -> Value {
+fn plan_json(facts: &Facts, plan: &Plan, refused: Option<&TierError>, rate: Option<u64>) -> Value {
+    let refusals = plan.refusals.iter().map(ToString::to_string).chain(refused.map(ToString::to_string));
     let fence = |fence: &Fence| {
         json!({
             "devid": fence.devid.get(),
@@ -227,9 +256,10 @@ fn plan_json(facts: &Facts, plan: &Plan, rate: Option<u64>) -> Value {
         "files": plan.files.iter().map(of_files).collect::<Vec<_>>(),
         "uuid": facts.fsid.to_string(),
         "passes": plan.passes.iter().map(pass).collect::<Vec<_>>(),
-        "refusals": plan.refusals.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "notes": plan.shortages.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "nothing_to_move": plan.is_empty() && plan.refusals.is_empty(),
+        "refusals": refusals.collect::<Vec<_>>(),
+        "notes": plan.shortages.iter().map(ToString::to_string).chain(notes_of_missing(facts)).collect::<Vec<_>>(),
+        "nothing_to_move": plan.is_empty() && plan.refusals.is_empty() && refused.is_none(),
+        "missing_devids": facts.missing_devids(),
         "bytes": plan.bytes(),
         "metadata_read_ms": metadata_reads(&facts.pool, plan).map(|reads| {
             json!({ "before": millis(reads.before), "after": millis(reads.after) })

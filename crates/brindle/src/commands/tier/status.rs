@@ -136,7 +136,7 @@ fn print_status(
     for shortage in all_shortages(&facts.pool) {
         writeln!(out, "{}", told(kinds, &shortage))?;
     }
-    if let Some(note) = no_tiers(facts) {
+    for note in no_tiers(facts).into_iter().chain(facts.absence()) {
         writeln!(out, "{note}")?;
     }
     Ok(())
@@ -310,6 +310,7 @@ fn status_json(
         "fenced": state::is_fenced(facts),
         "devices": facts.devices.iter().map(device).collect::<Vec<_>>(),
         "kinds": kinds.iter().map(kind).collect::<Vec<_>>(),
-        "notes": all_shortages(&facts.pool).iter().map(|shortage| told(kinds, shortage)).chain(no_tiers(facts)).collect::<Vec<_>>(),
+        "notes": all_shortages(&facts.pool).iter().map(|shortage| told(kinds, shortage)).chain(no_tiers(facts)).chain(facts.absence()).collect::<Vec<_>>(),
+        "missing_devids": facts.missing_devids(),
     })
 }
