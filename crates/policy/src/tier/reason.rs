@@ -73,13 +73,27 @@ impl fmt::Display for LocationReason {
 }
 
 impl Location {
-    /// Reason for it.
-    pub fn reason(&self) -> LocationReason {
-        let wish = match (self.mark, self.is_small) {
+    /// Tier that the file asks for.
+    fn wish(&self) -> DataTier {
+        match (self.mark, self.is_small) {
             (Some(tier), _) => tier,
             (None, true) => PlacementClass::Fast.into(),
             (None, false) => PlacementClass::Bulk.into(),
-        };
+        }
+    }
+
+    /// Reason for the copy on a device of this class. Where a chunk of the fast tier has copies on bulk devices as well, data for bulk
+    /// devices is in its place there.
+    pub fn reason_of_copy(&self, side: PlacementClass, rank: u8) -> LocationReason {
+        match self.is_fast && side == PlacementClass::Bulk && self.wish().side == side {
+            true => Self { is_fast: false, rank, ..*self }.reason(),
+            false => self.reason(),
+        }
+    }
+
+    /// Reason for it.
+    pub fn reason(&self) -> LocationReason {
+        let wish = self.wish();
         let is_right = self.is_fast == (wish.side == PlacementClass::Fast)
             && wish.rank.is_none_or(|rank| rank == self.rank);
         match (self.mark, is_right) {
@@ -128,6 +142,26 @@ mod tests {
             (Location { is_small: true, ..LARGE_ON_BULK }, LocationReason::Spilled),
         ] {
             assert_eq!(location.reason(), reason, "{location:?}");
+        }
+    }
+
+    #[test]
+    fn data_for_bulk_devices_is_in_its_place_on_the_bulk_copy_of_a_split_chunk() {
+        let fast = Location { is_fast: true, ..LARGE_ON_BULK };
+        let marked = |side: PlacementClass| Location { mark: Some(side.into()), ..fast };
+        let smr = Location { mark: Some(DataTier { side: PlacementClass::Bulk, rank: Some(3) }), ..fast };
+        for (location, side, rank, reason) in [
+            (fast, PlacementClass::Bulk, 1, LocationReason::Data),
+            (fast, PlacementClass::Fast, 0, LocationReason::Spilled),
+            (marked(PlacementClass::Bulk), PlacementClass::Bulk, 1, LocationReason::Marked),
+            (marked(PlacementClass::Bulk), PlacementClass::Fast, 0, LocationReason::Spilled),
+            (smr, PlacementClass::Bulk, 3, LocationReason::Marked),
+            (smr, PlacementClass::Bulk, 2, LocationReason::Spilled),
+            (marked(PlacementClass::Fast), PlacementClass::Bulk, 1, LocationReason::Marked),
+            (Location { is_small: true, ..fast }, PlacementClass::Bulk, 1, LocationReason::Small),
+            (LARGE_ON_BULK, PlacementClass::Bulk, 0, LocationReason::Data),
+        ] {
+            assert_eq!(location.reason_of_copy(side, rank), reason, "{location:?} on {side} {rank}");
         }
     }
 

@@ -184,9 +184,11 @@ impl Found {
         let share =
             u128::from(chunk.stripe_bytes()) * u128::from(bytes) / u128::from(chunk.length_bytes.max(1));
         let share = u64::try_from(share).unwrap_or(u64::MAX);
-        let reason = if self.has_tiers { location.reason() } else { LocationReason::NoTiers };
         for stripe in &chunk.stripes {
             *self.by_device.entry(stripe.devid).or_default() += share;
+            let (side, rank) = facts.pool.known_class(stripe.devid);
+            let reason =
+                if self.has_tiers { location.reason_of_copy(side, rank) } else { LocationReason::NoTiers };
             let class = facts.pool.class_name(stripe.devid);
             *self.by_reason.entry((class, reason)).or_default() += share;
         }
