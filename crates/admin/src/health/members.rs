@@ -174,19 +174,31 @@ pub fn find_device(there: &[&Path], fsid: &Uuid, devid: DevId, uuid: &Uuid) -> V
     found
 }
 
-/// Block devices of the seeds that the pool of these devices has grown from, by its chunk tree: they have superblocks of another pool,
-/// and are not found as others are.
+/// Devices of the seeds that the pool of these devices has grown from, by its chunk tree: they have superblocks of another pool, and are not
+/// found as others are. Block devices if one is named, and image files beside those that are named. For a look alone: an image may be
+/// a copy, which of a seed has what the seed has.
 pub fn seeds_of(named: &[PathBuf]) -> Vec<PathBuf> {
     let is_block_device = |path: &PathBuf| !block_device_numbers(path).is_empty();
-    if !named.iter().any(is_block_device) {
-        return Vec::new();
-    }
+    seeds_by(named, || {
+        let of_host = if named.iter().any(is_block_device) { candidates(named.iter()) } else { Vec::new() };
+        let named: Vec<&Path> = named.iter().map(PathBuf::as_path).filter(|path| path.is_file()).collect();
+        let files = files_beside(&named).into_iter();
+        let images = files.filter_map(|path| Some((DeviceIdentity::read(&path).ok()??, path)));
+        of_host.into_iter().chain(images).collect()
+    })
+}
+
+/// The same among devices that are known.
+pub(super) fn seeds_by(
+    named: &[PathBuf],
+    candidates: impl FnOnce() -> Vec<(DeviceIdentity, PathBuf)>,
+) -> Vec<PathBuf> {
     let identities: Vec<_> =
         named.iter().filter_map(|path| DeviceIdentity::read_any_copy(path).ok().flatten()).collect();
     let Some(known) = Known::of(&identities).filter(|known| !known.is_complete()) else { return Vec::new() };
     let is_other_seed =
         |(identity, _): &(DeviceIdentity, PathBuf)| identity.is_seed && identity.fsid != known.newest.fsid;
-    let candidates: Vec<_> = candidates(named.iter()).into_iter().filter(is_other_seed).collect();
+    let candidates: Vec<_> = candidates().into_iter().filter(is_other_seed).collect();
     seeds_among(&known, named, &[], &candidates).into_iter().map(|(_, path)| path).collect()
 }
 
@@ -217,7 +229,7 @@ fn seeds_among(
 }
 
 /// A pool by what can be read of it.
-fn open_to_look<'p>(fsid: &Uuid, paths: impl Iterator<Item = &'p PathBuf>) -> Option<Pool> {
+pub(super) fn open_to_look<'p>(fsid: &Uuid, paths: impl Iterator<Item = &'p PathBuf>) -> Option<Pool> {
     let devices: Vec<Arc<dyn Device>> = paths.filter_map(|path| look_at_device(path).ok()).collect();
     let mut options = OpenOptions::default();
     (options.volume.fsid, options.volume.degraded) = (Some(*fsid), true);

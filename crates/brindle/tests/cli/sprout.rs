@@ -1,7 +1,7 @@
 //! A pool that has grown from a seed, and is named by its own device alone.
 
 use super::mount::{can_mount, unmount};
-use super::support::{Image, Loops, brindle_fails, brindle_prints, is_root, text};
+use super::support::{Image, Loops, brindle, brindle_fails, brindle_prints, is_root, text};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -25,6 +25,34 @@ fn nothing_of_a_seed_counts_as_room() {
     let overall = overall(&[&image.devices[0], &image.devices[1]]);
     assert_eq!(overall["free_estimated_bytes"], FREE, "{overall}");
     assert_eq!(overall["unallocated_bytes"], 32 << 20, "that of the sprout alone: {overall}");
+}
+
+#[test]
+fn the_health_of_a_sprout_on_images_is_that_of_one_pool() {
+    let image = Image::unpack("seed");
+    let [seed, sprout] = [&image.devices[0], &image.devices[1]];
+    let status = |operands: &[&Path]| -> Vec<(String, String)> {
+        let words = ["-q", "status", "--json"].into_iter();
+        let output = brindle(words.chain(operands.iter().map(|path| text(path))));
+        let shown: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let pools = shown["pools"].as_array().expect("a list").iter();
+        let word = |pool: &Value, name: &str| pool[name].as_str().unwrap_or_default().to_owned();
+        pools.map(|pool| (word(pool, "uuid"), word(pool, "state"))).collect()
+    };
+    let together = status(&[seed, sprout]);
+    let [(fsid, state)] = &together[..] else { panic!("one pool: {together:?}") };
+    assert_eq!(state, "ok");
+    assert_eq!(status(&[sprout, seed]), together);
+    assert_eq!(status(&[sprout]), together, "its seed lies beside it");
+    let of_seed = status(&[seed]);
+    assert!(of_seed.len() == 1 && of_seed[0].0 != *fsid && of_seed[0].1 == "ok", "{of_seed:?}");
+    // Elsewhere it is not looked for.
+    let elsewhere = tempfile::tempdir().expect("temporary directory");
+    let moved = elsewhere.path().join("seed");
+    fs::copy(seed, &moved).and_then(|_| fs::remove_file(seed)).expect("room");
+    let alone = status(&[sprout]);
+    assert!(alone.len() == 1 && alone[0].1 == "down", "{alone:?}");
+    assert_eq!(status(&[sprout, &moved]), together);
 }
 
 #[test]
