@@ -2,9 +2,11 @@
 
 use super::PoolHealth;
 use super::find::block_devices;
-use super::members::{block_device_numbers, files_beside};
+use super::members::{block_device_numbers, files_beside, open_to_look};
 use crate::pool::target_mark;
-use std::path::Path;
+use brindle_cache::look_at_device;
+use brindle_care::device::{DeviceCareError, refusal_of_rejoin};
+use std::path::{Path, PathBuf};
 
 impl PoolHealth {
     /// Looks for devices that a `device rejoin` was interrupted with, or a replacement of a device that is missing: they have lost
@@ -33,5 +35,14 @@ impl PoolHealth {
             .collect();
         found.sort();
         self.begun_returns = found;
+    }
+
+    /// Refusal of a missing device that was found, if it would not rejoin the pool because of what it alone has: by what can be read of
+    /// the devices that are there.
+    pub fn refusal_of_rejoin(&self, path: &Path) -> Option<DeviceCareError> {
+        let there = self.devices.iter().filter(|device| !device.path.is_empty());
+        let there: Vec<PathBuf> = there.map(|device| PathBuf::from(&device.path)).collect();
+        let pool = open_to_look(&self.fsid, there.iter())?;
+        refusal_of_rejoin(&pool, &look_at_device(path).ok()?)
     }
 }

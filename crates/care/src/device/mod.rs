@@ -24,7 +24,7 @@ pub use add::{AddOptions, Newcomer, add, open_device, prepare};
 pub use brindle_volume::{LeaseFound, break_leases, find_leases, wipe_superblocks};
 pub use error::DeviceCareError;
 pub use mark::TargetMark;
-pub use rejoin::rejoin;
+pub use rejoin::{refusal_of_rejoin, rejoin};
 pub use remove::{Leaving, remove};
 pub use renumber::order_devids;
 pub use replace::{ReplaceOptions, replace};

@@ -7,7 +7,7 @@
 use super::replace::carry_out;
 use super::{DeviceCareError, TargetMark, check_no_balance};
 use crate::job::{Ended, Observer};
-use brindle_device::WritableDevice;
+use brindle_device::{Device, WritableDevice};
 use brindle_fs::Filesystem;
 use brindle_ondisk::{DevId, SUPERBLOCK_OFFSETS, SUPERBLOCK_SIZE, Superblock};
 use brindle_tree::Pool;
@@ -23,7 +23,7 @@ pub fn rejoin(
     let pool = filesystem.pool();
     let _alone = pool.begin_exclusive("device rejoin")?;
     check_no_balance(pool)?;
-    let missing = find(pool, device)?;
+    let missing = find(pool, &Arc::clone(device).share_device())?;
     let (size_bytes, minimum_bytes) = (device.size_bytes(), missing.total_bytes);
     if size_bytes < minimum_bytes {
         let (device, devid) = (device.name().to_owned(), missing.devid);
@@ -35,32 +35,29 @@ pub fn rejoin(
     Ok((missing.devid, carry_out(filesystem, &missing, device, options, observer)?))
 }
 
+/// Refusal of a device that would rejoin the pool because of what it alone has, without writing anything; `None` too if the device is none of
+/// the pool's.
+pub fn refusal_of_rejoin(pool: &Pool, device: &Arc<dyn Device>) -> Option<DeviceCareError> {
+    let is_meant = |error: &DeviceCareError| {
+        matches!(error, DeviceCareError::Apart { .. } | DeviceCareError::OwnLog { .. })
+    };
+    find(pool, device).err().filter(is_meant)
+}
+
 /// Returns true if a missing device has been written without the pool: nothing else tells that what it has is not in the pool.
-fn is_apart(
-    found: &Superblock,
-    pool: &Pool,
-    missing: &DeviceStatus,
-    device: &Arc<dyn WritableDevice>,
-) -> bool {
-    let device = Arc::clone(device).share_device();
+fn is_apart(found: &Superblock, pool: &Pool, missing: &DeviceStatus, device: &Arc<dyn Device>) -> bool {
     found.generation > pool.superblock().generation
         || missing.absent_since.is_some_and(|since| found.generation >= since)
-        || pool.volume().contradicts(missing.devid, &device, found)
+        || pool.volume().contradicts(missing.devid, device, found)
 }
 
 /// Returns true if a missing device has a log that is not known to be one of the pool's.
-fn has_own_log(
-    found: &Superblock,
-    pool: &Pool,
-    missing: &DeviceStatus,
-    device: &Arc<dyn WritableDevice>,
-) -> bool {
-    let device = Arc::clone(device).share_device();
-    pool.volume().lacks_log_of(missing.devid, &device, found)
+fn has_own_log(found: &Superblock, pool: &Pool, missing: &DeviceStatus, device: &Arc<dyn Device>) -> bool {
+    pool.volume().lacks_log_of(missing.devid, device, found)
 }
 
 /// The missing device that a device is, by its superblock or by its mark.
-fn find(pool: &Pool, device: &Arc<dyn WritableDevice>) -> Result<DeviceStatus, DeviceCareError> {
+fn find(pool: &Pool, device: &Arc<dyn Device>) -> Result<DeviceStatus, DeviceCareError> {
     let (offset, expected) = (SUPERBLOCK_OFFSETS[0], pool.superblock());
     let mut bytes = [0; SUPERBLOCK_SIZE];
     device.read_at(offset, &mut bytes)?;
@@ -79,7 +76,7 @@ fn find(pool: &Pool, device: &Arc<dyn WritableDevice>) -> Result<DeviceStatus, D
                 return Err(DeviceCareError::OwnLog { device, generation, other: other.unwrap_or_default() });
             }
             Some(_) => return Ok(missing),
-            None if TargetMark::of(pool, &missing).is_on(device.as_device())? => return Ok(missing),
+            None if TargetMark::of(pool, &missing).is_on(device.as_ref())? => return Ok(missing),
             None => {}
         }
     }

@@ -6,6 +6,7 @@ use brindle_admin::health::{
 };
 use brindle_admin::pool::InterruptedReplacement;
 use brindle_admin::{DevId, RootId, Uuid};
+use brindle_care::device::DeviceCareError;
 use brindle_fs::tree_name;
 use brindle_policy::placement::PlacementClass;
 use brindle_policy::tier::Content;
@@ -141,7 +142,7 @@ pub(super) fn remedy(finding: &Finding, health: &PoolHealth) -> Option<String> {
         }
         Finding::Missing(devid, uuid) => match found(*devid, uuid, health).as_slice() {
             [] => format!("attach it, or `brindle device replace start {devid} DEVICE {mount}`"),
-            [path] => taken_in(path, health),
+            [path] => taken_in(*devid, path, health),
             copies => {
                 format!("{}: {} may be it, and are copies of each other", chosen(health), listed(copies))
             }
@@ -202,8 +203,24 @@ fn found(devid: DevId, uuid: &Uuid, health: &PoolHealth) -> Vec<PathBuf> {
 }
 
 /// Advice for a missing device that the host has: it was away, or was not named.
-fn taken_in(path: &Path, health: &PoolHealth) -> String {
+fn taken_in(devid: DevId, path: &Path, health: &PoolHealth) -> String {
+    let own = match health.server {
+        PoolServer::Brindle => health.refusal_of_rejoin(path),
+        PoolServer::Kernel | PoolServer::None => None,
+    };
     let path = path.display();
+    if let Some(refusal) = own {
+        let mount = mount_operand(health);
+        let has = match refusal {
+            DeviceCareError::OwnLog { .. } => "names a log of fsyncs that the pool does not hold",
+            _ => "has been written by itself",
+        };
+        return format!(
+            "{path} {has}, and may have what the pool lacks: `brindle device replace start -f {devid} {path} {mount}` gives that up, \
+             and takes it in; to look first, unmount the pool, and `brindle ls -o degraded=named {path}`, which says if \
+             the log can be read without the other devices"
+        );
+    }
     match health.server {
         PoolServer::Brindle => {
             format!("`brindle device rejoin {path} {}`, which writes to {path}", mount_operand(health))

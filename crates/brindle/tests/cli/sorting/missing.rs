@@ -2,7 +2,7 @@
 
 use super::{Served, json};
 use crate::mount::can_mount;
-use crate::support::{brindle_fails, brindle_prints, text, with_devices};
+use crate::support::{brindle, brindle_fails, brindle_prints, text, with_devices};
 use std::fs::{self, File};
 use std::path::Path;
 
@@ -66,5 +66,48 @@ fn with_a_device_missing_tiers_are_planned_with_those_that_are_there() {
     assert!(planned.contains("To the fast devices: ") && !planned.contains("missing"), "{planned}");
     served.unmount();
     served.devices.insert(1, lost);
+    served.check();
+}
+
+#[test]
+fn status_recommends_what_takes_in_an_ssd_whose_log_the_pool_lacks() {
+    if !can_mount() {
+        return;
+    }
+    let mut served = Served::make([":fast", ":bulk", ":bulk", ":bulk"], &RAID1);
+    let place = served.place();
+    brindle_prints(["-q", "property", "set", text(&place), "log_profile", "single"]);
+    // The log is on the SSD alone some commits later.
+    let names_a_log = |device: &Path| {
+        let shown = brindle_prints(["-q", "inspect-internal", "dump-super", text(device)]);
+        let root = shown.lines().find_map(|line| line.strip_prefix("log_root\t")).expect("a field");
+        root.trim() != "0"
+    };
+    let is_on_the_ssd_alone = |number: usize| {
+        fs::write(place.join(format!("committed {number}")), b"").expect("room");
+        sync(&place);
+        let file = File::create(place.join(format!("fsynced {number}"))).expect("room");
+        file.sync_all().expect("durable");
+        names_a_log(&served.devices[0]) && !names_a_log(&served.devices[1])
+    };
+    assert!((0..20).any(is_on_the_ssd_alone), "no log on the SSD alone");
+    served.kill();
+    let ssd = served.devices.remove(0);
+    served.mount_options = "degraded";
+    served.mount();
+    fs::write(place.join("without"), vec![8; 9000]).expect("room");
+    sync(&place);
+    let refused = brindle_fails(1, ["-q", "device", "rejoin", text(&ssd), text(&place)]);
+    assert!(refused.contains("names a log"), "{refused}");
+    let status = || String::from_utf8_lossy(&brindle(["status", "-v", text(&place)]).stdout).into_owned();
+    let shown = status();
+    let replace = format!("`brindle device replace start -f 1 {} {}`", text(&ssd), text(&place));
+    assert!(shown.contains("names a log of fsyncs") && shown.contains(&replace), "{shown}");
+    assert!(!shown.contains("device rejoin"), "{shown}");
+    brindle_prints(["-q", "device", "replace", "start", "-f", "1", text(&ssd), text(&place)]);
+    let shown = status();
+    assert!(!shown.contains("missing") && !shown.contains("names a log"), "{shown}");
+    served.unmount();
+    served.devices.insert(0, ssd);
     served.check();
 }
