@@ -38,6 +38,11 @@ pub(crate) fn fullness(fsid: &Uuid, content: &str) -> Option<Fullness> {
     })
 }
 
+/// Bytes that are used of the chunks that hold `data`, `metadata`, `system` or both (`mixed`), at this moment.
+pub(crate) fn used_bytes(fsid: &Uuid, content: &str) -> Option<u64> {
+    read(fsid, &format!("allocation/{content}/bytes_used"))?.parse().ok()
+}
+
 /// Block groups by content and profile: kind, logical length and used bytes.
 pub(crate) fn block_groups(fsid: &Uuid) -> Vec<(BlockGroupType, u64, u64)> {
     let contents = [

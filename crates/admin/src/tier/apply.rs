@@ -1,10 +1,12 @@
 //! Moving what lies wrong.
 
 use super::fence::refuse_if_busy;
+use super::progress::ChunkProgress;
 use super::{Fences, Inventory, StateDirectory, TierError, recover};
 use crate::balance::Relocated;
 use crate::control::Mounted;
-use brindle_ondisk::BlockGroupType;
+use crate::sysfs;
+use brindle_ondisk::{BlockGroupType, Uuid};
 use brindle_policy::tier::TierPool;
 use brindle_policy::tier::plan::{Move, Pass, Plan, Wanted, fences, fences_for, highest, plan};
 use std::thread;
@@ -29,6 +31,8 @@ pub trait Observer {
     fn planned(&mut self, plan: &Plan);
     /// A chunk is about to be moved.
     fn moving(&mut self, chunk: &Move);
+    /// So many used bytes of it count as moved, by estimate.
+    fn progressed(&mut self, bytes: u64);
     /// A chunk was moved.
     fn moved(&mut self, chunk: &Move);
     /// Fences of a process that has ended were taken down.
@@ -61,7 +65,7 @@ pub fn apply(
     options: &ApplyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Applied, TierError> {
-    let fsid = brindle_ondisk::Uuid(mounted.filesystem()?.fsid);
+    let fsid = Uuid(mounted.filesystem()?.fsid);
     let _lock = directory.lock(&fsid, options.patience)?;
     if !recover(mounted, directory, &fsid)?.is_empty() {
         observer.recovered();
@@ -77,11 +81,12 @@ pub(super) fn apply_locked(
     options: &ApplyOptions,
     observer: &mut dyn Observer,
 ) -> Result<Applied, TierError> {
-    let fsid = brindle_ondisk::Uuid(mounted.filesystem()?.fsid);
+    let fsid = Uuid(mounted.filesystem()?.fsid);
     refuse_if_busy(&fsid)?;
     let fences = Fences::new(mounted, directory, &fsid);
     let mut work = Work {
         mounted,
+        fsid,
         classify,
         options,
         observer,
@@ -123,6 +128,7 @@ impl Rounds {
 
 struct Work<'a> {
     mounted: &'a Mounted,
+    fsid: Uuid,
     classify: &'a dyn Fn(&Inventory) -> TierPool,
     options: &'a ApplyOptions,
     observer: &'a mut dyn Observer,
@@ -242,9 +248,11 @@ impl Work<'_> {
     }
 
     /// The kernel works in the calling thread and hears nothing meanwhile, so that is another one.
-    fn relocate(&self, chunk: &Move) -> Result<Relocated, TierError> {
+    fn relocate(&mut self, chunk: &Move) -> Result<Relocated, TierError> {
         let kind = chunk.kind & BlockGroupType::CONTENT;
         let (mounted, logical) = (self.mounted, chunk.logical);
+        let used = |fsid: &Uuid| sysfs::used_bytes(fsid, &chunk.content.to_string());
+        let mut progress = used(&self.fsid).map(|begin| ChunkProgress::new(chunk.used_bytes, begin));
         thread::scope(|scope| {
             let worker = scope.spawn(move || mounted.relocate_chunk(kind, logical));
             while !worker.is_finished() {
@@ -252,6 +260,9 @@ impl Work<'_> {
                     if let Err(error) = mounted.cancel_balance() {
                         tracing::warn!("{error}");
                     }
+                }
+                if let Some((progress, now)) = progress.as_mut().zip(used(&self.fsid)) {
+                    self.observer.progressed(progress.advance(now));
                 }
                 thread::sleep(TICK);
             }

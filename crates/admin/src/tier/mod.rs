@@ -7,8 +7,8 @@
 //! 1. [`inventory`] looks: `TREE_SEARCH` lists devices, chunks and block groups, `DEV_INFO` paths and sizes, and sysfs
 //!    ([`sysfs`](crate::sysfs)) says whether the pool is busy, and how full its chunks are.
 //! 2. [`apply`](apply::apply) plans, puts up the fences of the first pass, and has the kernel relocate one chunk after
-//!    the other, by a balance whose filter is the chunk's first address. One chunk a call is the unit of progress, of
-//!    the rate limit and of stopping. Then the fences are taken down, and it looks again, until nothing lies
+//!    the other, by a balance whose filter is the chunk's first address. One chunk a call is the unit of
+//!    the rate limit; progress within one is estimated (`progress`). Then the fences are taken down, and it looks again, until nothing lies
 //!    wrong or nothing gets better.
 //! 3. [`watch`](watch::watch) puts a fence up when a new metadata chunk is near, takes it down when it is there,
 //!    and applies where one has gone wrong all the same.
@@ -39,6 +39,7 @@ pub mod error;
 pub mod fence;
 pub mod inventory;
 pub mod journal;
+mod progress;
 pub mod watch;
 
 pub use apply::{Applied, ApplyOptions, Observer, apply};

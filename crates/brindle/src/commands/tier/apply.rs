@@ -194,11 +194,13 @@ fn misplaced(wanted: Wanted) -> Balance {
 pub(crate) struct Show<'a> {
     stop: &'a Stop,
     bar: ProgressBar,
+    /// Used bytes of the chunks that were moved.
+    done: u64,
 }
 
 impl<'a> Show<'a> {
     pub(crate) fn new(stop: &'a Stop) -> Self {
-        Self { stop, bar: work::progress_bar() }
+        Self { stop, bar: work::progress_bar(), done: 0 }
     }
 }
 
@@ -209,11 +211,12 @@ impl Observer for Show<'_> {
     }
 
     fn planned(&mut self, plan: &Plan) {
-        self.bar.set_length(self.bar.position() + plan.bytes());
+        self.bar.set_length(self.done + plan.bytes());
         tracing::info!("{} chunks with {} bytes are misplaced", plan.chunks(), plan.bytes());
     }
 
     fn moving(&mut self, chunk: &Move) {
+        self.bar.set_position(self.done);
         self.bar.set_message(format!("{} chunk at {}", chunk.content, chunk.logical));
         tracing::info!(
             "relocating the {} chunk at {}: {} bytes",
@@ -223,8 +226,13 @@ impl Observer for Show<'_> {
         );
     }
 
+    fn progressed(&mut self, bytes: u64) {
+        self.bar.set_position(self.done + bytes);
+    }
+
     fn moved(&mut self, chunk: &Move) {
-        self.bar.inc(chunk.used_bytes);
+        self.done += chunk.used_bytes;
+        self.bar.set_position(self.done);
     }
 
     fn recovered(&mut self) {
