@@ -11,6 +11,7 @@
 //! subvolume    Subvolumes: make, snapshot, delete, drop        background   Background: steps
 //! change       InodeChanges: attributes, flags, xattrs         destage      WriteBackTier
 //! hold         Holds: inodes in use, open files                log          FsLog: fsync, commit
+//!                                                              autodefrag   Autodefrag: torn files
 //! orphan       Orphans: inodes without a name go
 //! data         FileData: write, write back, truncate, clone
 //! directory    Directories: names       read  Reader: contents       tier  Tiers: where data goes
@@ -33,6 +34,7 @@
 
 mod acl;
 mod attributes;
+mod autodefrag;
 mod background;
 mod bulk;
 mod change;
@@ -71,6 +73,7 @@ pub use crate::core::inode_hold::InodeHold;
 pub use crate::core::inodes::Inode;
 pub use crate::core::subvolume_hold::SubvolumeHold;
 pub use attributes::{Attributes, InodeId, Timestamp};
+pub use autodefrag::AutodefragStatistics;
 pub use background::Remaining;
 pub use brindle_device::before_wait;
 pub use brindle_ondisk::item::RootFlags;

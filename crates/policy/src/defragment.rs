@@ -7,6 +7,7 @@
 
 pub mod contents;
 pub mod idle;
+pub mod torn;
 
 use brindle_ondisk::to_u64;
 use std::ops::Range;

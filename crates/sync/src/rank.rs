@@ -108,6 +108,8 @@ ranks! {
     DirtyFiles,
     /// Contents that were lost.
     LostContents,
+    /// Files that small writes have torn.
+    TornFiles,
     /// Ranges that the log does not have.
     LogBook,
     /// Quota groups, and what has changed since their numbers were right.

@@ -4,6 +4,7 @@ use crate::attributes::{InodeId, Timestamp};
 use crate::compression::choice::CompressionChoice;
 use crate::core::Core;
 use crate::core::inodes::Inode;
+use crate::data::torn::TornFiles;
 use crate::error::FsError;
 use crate::pages::state::{Memory, WritingPiece};
 use crate::write_options::{Host, WriteOptions};
@@ -34,6 +35,8 @@ pub(crate) struct DataContext {
     /// Held by the thread that writes back for all.
     pub(crate) flusher: Mutex<()>,
     losses: Mutex<Losses>,
+    /// Files that small writes have torn.
+    pub(crate) torn: TornFiles,
 }
 
 /// Contents that were lost, and why.
@@ -98,6 +101,7 @@ impl DataContext {
             queue: Mutex::default(),
             flusher: Mutex::new(Rank::Flusher, ()),
             losses: Mutex::default(),
+            torn: TornFiles::default(),
         }
     }
 

@@ -14,6 +14,7 @@
 //! **Sharing.** An extent that a snapshot or another file has too stays, unless the caller wants a copy of its own: that takes
 //! space.
 
+use super::asleep::SleepingChunks;
 use super::output::Cause;
 use super::output::{Experience, Manner};
 use super::promise::Promise;
@@ -25,9 +26,11 @@ use crate::extent::open_file::OpenFile;
 use crate::pages::state::WritingPiece;
 use brindle_interval::runs;
 use brindle_ondisk::item::{Compression, InodeFlags};
-use brindle_ondisk::{to_u64, to_usize};
-use brindle_policy::defragment::contents::{GOOD_RUN_BYTES, TornExtent, worth_rewriting};
+use brindle_ondisk::{Generation, to_u64, to_usize};
+use brindle_policy::defragment::contents::{GOOD_RUN_BYTES, TornExtent, keep_ends, worth_rewriting};
+use brindle_policy::defragment::torn::RUN_BYTES;
 use brindle_tree::{Need, Tree};
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -76,6 +79,11 @@ struct Turn<'f> {
     tree: Arc<Tree>,
     flags: InodeFlags,
     wish: &'f ContentsWish,
+    /// True if the mount does it by itself: what would exceed a quota is refused, data that waits in the write-back tier stays,
+    /// and no device is woken.
+    is_upkeep: bool,
+    /// True once a device would have been woken.
+    is_asleep: Cell<bool>,
 }
 
 impl FileData {
@@ -86,6 +94,31 @@ impl FileData {
         from: u64,
         wish: &ContentsWish,
     ) -> Result<DefragmentedContents, FsError> {
+        self.in_turn(file, wish, false, |turn| turn.run(from))
+    }
+
+    /// Writes anew what small writes have torn of a range of a file after a commit, with the pieces beside them; false
+    /// if something is left that would have woken a device.
+    pub(crate) fn lay_together(
+        &self,
+        file: &OpenFile,
+        range: &Range<u64>,
+        since: Generation,
+    ) -> Result<(DefragmentedContents, bool), FsError> {
+        let wish = ContentsWish { run_bytes: RUN_BYTES, ..ContentsWish::default() };
+        self.in_turn(file, &wish, true, |turn| {
+            let done = turn.run_around(range, since)?;
+            Ok((done, !turn.is_asleep.get()))
+        })
+    }
+
+    fn in_turn<T>(
+        &self,
+        file: &OpenFile,
+        wish: &ContentsWish,
+        is_upkeep: bool,
+        run: impl FnOnce(&Turn<'_>) -> Result<T, FsError>,
+    ) -> Result<T, FsError> {
         let _writing = self.core.writing()?;
         self.write_back_inode(file.inode(), Cause::Other)?;
         let subvolume = self.core.subvolume_state(file.id().tree)?;
@@ -93,7 +126,11 @@ impl FileData {
         let _entry = file.inode().data.shared();
         let _turn = file.inode().data.writeback_turn();
         let (tree, flags) = (self.core.tree(file.id().tree)?, self.items.quick_attributes(file.id())?.flags);
-        Turn { files: self, file, tree, flags, wish }.run(from)
+        let is_asleep = Cell::new(false);
+        let done = run(&Turn { files: self, file, tree, flags, wish, is_upkeep, is_asleep });
+        // Times that came meanwhile may be in the item by now.
+        self.context.note(file.inode(), &mut file.inode().data.memory());
+        done
     }
 }
 
@@ -101,7 +138,46 @@ impl Turn<'_> {
     fn run(&self, from: u64) -> Result<DefragmentedContents, FsError> {
         let (extents, next) = self.survey(from)?;
         let mut done = DefragmentedContents { extents: to_u64(extents.len()), next, ..Default::default() };
-        for range in self.chosen(&extents, &mut done)? {
+        let facts = extents.iter().map(|extent| self.facts(extent)).collect();
+        let chosen = self.chosen(&extents, facts, &mut done)?;
+        self.rewrite_all(&extents, chosen, &mut done)?;
+        Ok(done)
+    }
+
+    /// Writes anew what lies in many pieces in a range and beside it, if some of it was made after a commit.
+    fn run_around(&self, range: &Range<u64>, since: Generation) -> Result<DefragmentedContents, FsError> {
+        let end = self.end();
+        let around = range.start.saturating_sub(RUN_BYTES)..range.end.saturating_add(RUN_BYTES).min(end);
+        if around.is_empty() {
+            return Ok(DefragmentedContents::default());
+        }
+        let map = self.files.extents.extent_map(&self.tree, self.file.id(), &around, SURVEY_EXTENTS)?;
+        let data = map.extents().iter().filter(|extent| extent.checksummed().is_some());
+        let extents: Vec<FileExtent> = data.cloned().collect();
+        let mut facts: Vec<TornExtent> = extents.iter().map(|extent| self.facts(extent)).collect();
+        let begins_inside = around.start > 0 && extents.first().is_some_and(|first| first.start > 0);
+        keep_ends(&mut facts, begins_inside, map.end() < end);
+        let mut done = DefragmentedContents { extents: to_u64(extents.len()), ..Default::default() };
+        let mut chosen = self.chosen(&extents, facts, &mut done)?;
+        chosen.retain(|range| extents[range.clone()].iter().any(|extent| extent.generation > since));
+        let sleeping = SleepingChunks::of(self.files.core.pool());
+        let mut data =
+            chosen.iter().flat_map(|range| &extents[range.clone()]).filter_map(FileExtent::disk_part);
+        if data.any(|part| sleeping.hold(part.disk)) {
+            self.is_asleep.set(true);
+            return Ok(done);
+        }
+        self.rewrite_all(&extents, chosen, &mut done)?;
+        Ok(done)
+    }
+
+    fn rewrite_all(
+        &self,
+        extents: &[FileExtent],
+        chosen: Vec<Range<usize>>,
+        done: &mut DefragmentedContents,
+    ) -> Result<(), FsError> {
+        for range in chosen {
             let mut rest = &extents[range];
             while let [first, ..] = rest {
                 let fits = |extent: &&FileExtent| extent.contents_end() - first.start <= GROUP_BYTES;
@@ -114,12 +190,17 @@ impl Turn<'_> {
                 }
             }
         }
-        Ok(done)
+        Ok(())
+    }
+
+    /// The end that the items tell, of whole sectors.
+    fn end(&self) -> u64 {
+        self.file.inode().data.memory().disk_size.next_multiple_of(self.files.core.sector())
     }
 
     /// Extents with data on the devices of a part of the file, and the end of the part.
     fn survey(&self, from: u64) -> Result<(Vec<FileExtent>, Option<u64>), FsError> {
-        let end = self.file.inode().data.memory().disk_size.next_multiple_of(self.files.core.sector());
+        let end = self.end();
         let (mut extents, mut at) = (Vec::new(), from);
         while at < end && extents.len() < SURVEY_EXTENTS && at - from < SURVEY_BYTES {
             let map =
@@ -135,9 +216,9 @@ impl Turn<'_> {
     fn chosen(
         &self,
         extents: &[FileExtent],
+        mut facts: Vec<TornExtent>,
         done: &mut DefragmentedContents,
     ) -> Result<Vec<Range<usize>>, FsError> {
-        let mut facts: Vec<TornExtent> = extents.iter().map(|extent| self.facts(extent)).collect();
         let chosen = worth_rewriting(&facts, self.wish.run_bytes);
         if self.wish.unshares {
             return Ok(chosen);
@@ -152,10 +233,11 @@ impl Turn<'_> {
     fn facts(&self, extent: &FileExtent) -> TornExtent {
         let data = extent.checksummed();
         let wanted = self.wish.compression.map(|choice| choice.algorithm);
+        let waits = |at| self.files.core.pool().lies_in_write_back_tier(at);
         TornExtent {
             at: data.map_or(0, |data| data.start.get()),
             stored_bytes: data.map_or(0, |data| data.length),
-            may_move: true,
+            may_move: !(self.is_upkeep && data.is_some_and(|data| waits(data.start))),
             is_wanted: wanted.is_some_and(|wanted| wanted != extent.compression),
         }
     }
@@ -175,10 +257,17 @@ impl Turn<'_> {
         let ranges: Vec<Range<u64>> =
             runs(group.iter().map(|extent| extent.interval(sector))).into_iter().map(Range::from).collect();
         let pieces = ranges.iter().map(|range| self.read(range)).collect::<Result<Vec<_>, FsError>>()?;
+        let bytes = pieces.iter().map(|piece| to_u64(piece.bytes.len())).sum();
+        let claim = self.is_upkeep.then(|| files.core.pool().claim_quota(inode.id().tree, bytes));
+        let _claim = claim.transpose()?;
         let mut promise = Promise::of(files.core.pool(), 0);
-        promise.grow_to(pieces.iter().map(|piece| to_u64(piece.bytes.len())).sum())?;
+        promise.grow_to(bytes)?;
         let (manner, mut experience) = (self.manner(group)?, Experience::default());
         let outputs = files.output(&pieces, &ranges, manner, &mut promise, &mut experience)?;
+        if outputs.is_empty() {
+            self.is_asleep.set(true);
+            return Ok(false);
+        }
         // Compressed extents are short by themselves.
         if manner.compression.is_none() && outputs.len() * 2 > group.len().max(2) {
             return Ok(false);
@@ -205,6 +294,6 @@ impl Turn<'_> {
         let present = present.map(|algorithm| CompressionChoice { algorithm, level: None, force: true });
         let compression = self.wish.compression.or(manner.compression).or(present);
         let compression = compression.filter(|choice| may_compress && choice.algorithm != Compression::None);
-        Ok(Manner { compression, waits: false, ..manner })
+        Ok(Manner { compression, waits: false, wakes: !self.is_upkeep, ..manner })
     }
 }

@@ -52,7 +52,7 @@ impl FileData {
         // What is written in place stays where it is, so it lies in its last place from the first.
         let may_wait = !flags.contains(InodeFlags::NODATACOW) && tier.may_wait();
         let waits = may_wait && self.core.pool().takes_write_back(cause == Cause::Sync);
-        Ok(Manner { compression, checksums, tier, waits })
+        Ok(Manner { compression, checksums, tier, waits, wakes: true })
     }
 
     /// Place that data of a file is destaged to. Where the fast tier is split, a sync of small and marked files waits for bulk devices

@@ -17,6 +17,7 @@ use crate::tier::Tiers;
 use std::sync::Arc;
 
 pub(crate) mod allocate;
+mod asleep;
 pub(crate) mod clone;
 mod confirm;
 pub(crate) mod context;
@@ -26,6 +27,7 @@ mod in_place;
 mod inline;
 pub(crate) mod output;
 mod promise;
+pub(crate) mod torn;
 mod truncate;
 mod verify;
 mod write;

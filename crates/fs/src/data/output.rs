@@ -1,6 +1,7 @@
 //! Output of contents as extents: compressing, finding space, computing checksums, writing. No transaction is joined, and
 //! nothing refers to what is written, until the extents enter the trees.
 
+use super::asleep::SleepingChunks;
 use super::promise::Promise;
 use crate::compression::choice::CompressionChoice;
 use crate::compression::compress;
@@ -46,6 +47,8 @@ pub(super) struct Manner {
     pub(super) tier: TierWish,
     /// True if data that has a copy on bulk devices in its last place lies in the write-back tier first.
     pub(super) waits: bool,
+    /// False if nothing is to be written where a device would be woken for it.
+    pub(super) wakes: bool,
 }
 
 impl Manner {
@@ -97,7 +100,7 @@ pub(super) struct Experience {
 
 impl FileData {
     /// Writes ranges of a file, whose contents are in `pieces`, as new extents. What the devices of the write-back tier refuse goes to its
-    /// last place.
+    /// last place. None if that would wake a device, and is not to.
     pub(super) fn output<'p>(
         &'p self,
         pieces: &[WritingPiece],
@@ -141,6 +144,9 @@ impl FileData {
         for unit in units {
             self.find_space(unit, promise, &mut hint, &mut outputs, &mut writes)?;
         }
+        if !manner.wakes && self.would_wake(&outputs) {
+            return Ok(Ok(Vec::new()));
+        }
         let checksum_type = self.core.pool().volume().tree_context().checksum_type;
         let checksum_type = manner.checksums.then_some(checksum_type);
         let checksums = match write_all(self, &writes, checksum_type, to_usize(self.core.sector())) {
@@ -154,6 +160,11 @@ impl FileData {
             outputs[*index].checksums.extend_from_slice(&checksums);
         }
         Ok(Ok(outputs))
+    }
+
+    fn would_wake(&self, outputs: &[Output<'_>]) -> bool {
+        let sleeping = SleepingChunks::of(self.core.pool());
+        outputs.iter().filter_map(|output| output.piece.disk_part()).any(|part| sleeping.hold(part.disk))
     }
 
     /// Cuts a range into what will be extents: compressed ones, and between them what does not compress.

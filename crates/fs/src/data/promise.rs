@@ -33,6 +33,11 @@ impl<'p> Promise<'p> {
         self.place = place;
     }
 
+    /// Place from which extents are rather taken.
+    pub(super) fn place(&self) -> DataPlace {
+        self.place
+    }
+
     /// Reserved bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes

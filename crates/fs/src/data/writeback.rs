@@ -12,12 +12,14 @@ use crate::extent::open_file::OpenFile;
 use crate::pages::state::WritingPiece;
 use brindle_interval::IntervalSet;
 use brindle_ondisk::item::InodeFlags;
-use brindle_ondisk::{RootId, to_u64};
+use brindle_ondisk::{Generation, RootId, to_u64};
+use brindle_policy::defragment::torn::tears;
 use brindle_policy::writeback::DataPlace;
 use brindle_sync::Rank;
 use brindle_tree::{Tree, TreeError};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Upper bounds on the contents handed to the devices at once: bytes, and extents.
 const GROUP_BYTES: u64 = EXTENT_MAX_BYTES;
@@ -342,8 +344,28 @@ impl<'p> Job<'p> {
         // What is written into preallocated space is never compressed.
         let compression = self.manner.compression.filter(|_| way != Way::Waiting);
         let manner = Manner { compression, ..self.manner };
+        let committed = self.files.core.pool().superblock().generation;
         let outputs = self.files.output(&self.pieces, &ranges, manner, promise, experience)?;
-        self.enter(outputs, behind)
+        self.enter(outputs, behind)?;
+        if way == Way::Copied {
+            self.note_torn(&ranges, committed);
+        }
+        Ok(())
+    }
+
+    /// Notes the file where small writes have torn it. Data that waits in the write-back tier is laid together by destaging, and a
+    /// file that is overwritten in place is to stay where it is.
+    fn note_torn(&self, ranges: &[Range<u64>], committed: Generation) {
+        let torn = &self.files.context.torn;
+        let waits = self.promise.place() == DataPlace::WriteBack;
+        if !torn.is_on() || waits || self.flags.contains(InodeFlags::NODATACOW) {
+            return;
+        }
+        let size = self.inode.data.memory().size;
+        let small: Vec<Range<u64>> = ranges.iter().filter(|range| tears(range, size)).cloned().collect();
+        if !small.is_empty() {
+            torn.note(self.inode.id(), &small, committed, Instant::now());
+        }
     }
 
     fn enter(&self, outputs: Vec<Output<'_>>, behind: Option<u64>) -> Result<(), FsError> {

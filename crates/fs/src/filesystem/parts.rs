@@ -1,5 +1,6 @@
 //! The parts of a filesystem, each with those below it that it needs.
 
+use crate::autodefrag::Autodefrag;
 use crate::background::Background;
 use crate::change::InodeChanges;
 use crate::core::Core;
@@ -40,6 +41,7 @@ pub(super) struct Parts {
     pub(super) background: Background,
     pub(super) write_back_tier: WriteBackTier,
     pub(super) defragmentation: Defragmentation,
+    pub(super) autodefrag: Autodefrag,
     pub(super) space: Space,
 }
 
@@ -86,6 +88,7 @@ impl Parts {
             background: Background::new(core.clone(), orphans.clone(), subvolumes.clone()),
             write_back_tier: WriteBackTier::new(core.clone(), extents.clone(), data.clone(), holds.clone()),
             defragmentation: Defragmentation::new(core.clone()),
+            autodefrag: Autodefrag::new(core.clone(), data.clone(), holds.clone()),
             space: Space::new(core.clone()),
             core,
             extents,

@@ -1,5 +1,6 @@
 //! Upkeep: background work, destaging, defragmentation.
 
+use crate::autodefrag::AutodefragStatistics;
 use crate::background::Remaining;
 use crate::defragment::{DefragmentPlace, DefragmentScope, DefragmentedPiece};
 use crate::destage::{DestageStatistics, Destaged};
@@ -9,7 +10,7 @@ use brindle_ondisk::Logical;
 use brindle_policy::writeback::{DestageReason, DestageSettings};
 use brindle_tree::{WriteBackSettings, WriteBackStatus};
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 impl Filesystem {
     /// State of the write-back tier.
@@ -68,6 +69,31 @@ impl Filesystem {
         leaves: usize,
     ) -> Result<DefragmentedPiece, FsError> {
         self.parts.defragmentation.defragment(scope, from, leaves)
+    }
+
+    /// Has files that small writes tear laid together again by [`autodefrag_step`](Self::autodefrag_step), or not, which is the default.
+    pub fn set_autodefrag(&self, is_on: bool) {
+        self.parts.data.context.torn.set_on(is_on);
+    }
+
+    /// Returns true if files that small writes tear are laid together again.
+    pub fn is_autodefrag(&self) -> bool {
+        self.parts.data.context.torn.is_on()
+    }
+
+    /// Lays a part of a file together that small writes have torn, if one is due at the time `now`; true if one was. To be called by
+    /// one thread, again and again while there is more, else from time to time. `may_go_on` is asked when nothing else that
+    /// moves block groups can begin any more.
+    ///
+    /// # Errors
+    /// A filesystem that is not written (any more).
+    pub fn autodefrag_step(&self, now: Instant, may_go_on: &dyn Fn() -> bool) -> Result<bool, FsError> {
+        self.parts.autodefrag.step(now, may_go_on)
+    }
+
+    /// Work of [`autodefrag_step`](Self::autodefrag_step) since the filesystem was opened.
+    pub fn autodefrag_statistics(&self) -> AutodefragStatistics {
+        self.parts.autodefrag.statistics()
     }
 
     /// Discards free space within a range of logical addresses ([`Pool::trim`](brindle_tree::Pool::trim)); ends early inside of

@@ -1,9 +1,9 @@
-//! Upkeep of a filesystem that is written: periodic commits, the background work, destaging, and defragmentation while
-//! nothing else happens.
+//! Upkeep of a filesystem that is written: periodic commits, the background work, destaging, torn files that are laid together,
+//! and defragmentation of metadata while nothing else happens.
 //!
 //! The walk: one thread sleeps until the next commit is due, until much has changed (the trees tell so), or for a few
-//! seconds; then it does a step of what is due, and begins anew. Another thread destages. Both do nothing while the
-//! [owner](UpkeepOwner) rests, and end before [`Upkeep`] is gone.
+//! seconds; then it does a step of what is due, and begins anew. Behind a part of a torn file it rests for as long as that took.
+//! Another thread destages. Both do nothing while the [owner](UpkeepOwner) rests, and end before [`Upkeep`] is gone.
 
 mod calls;
 mod destager;
@@ -26,6 +26,8 @@ use std::time::{Duration, Instant};
 const IDLE: Duration = Duration::from_secs(5);
 /// Pause between two steps of work, so that requests come first.
 const PAUSE: Duration = Duration::from_millis(1);
+/// Least rest after a part of a torn file was laid together.
+const REST: Duration = Duration::from_millis(50);
 
 /// Owner of a filesystem that is kept up: a mount, or a program.
 pub trait UpkeepOwner: Debug + Send + Sync {
@@ -34,6 +36,11 @@ pub trait UpkeepOwner: Debug + Send + Sync {
 
     /// Returns true while nothing may be written.
     fn rests(&self) -> bool {
+        false
+    }
+
+    /// Returns true while a long job of the owner has the devices, such as a scrub: work that can wait is left for later.
+    fn is_occupied(&self) -> bool {
         false
     }
 
@@ -65,6 +72,8 @@ pub struct Upkeep {
 /// The next that is due.
 struct Schedule {
     next_commit: Instant,
+    /// End of the rest after a part of a torn file.
+    next_part: Instant,
     defragment: IdleDefragment,
 }
 
@@ -85,7 +94,8 @@ impl Upkeep {
         let destager = Destager::start(Arc::clone(&filesystem), options.destage, Arc::clone(&owner))?;
         let begun = Instant::now();
         let defragment = IdleDefragment::new(options.auto_defragment, begun);
-        let schedule = Schedule { next_commit: begun + owner.commit_interval(), defragment };
+        let next_commit = begun + owner.commit_interval();
+        let schedule = Schedule { next_commit, next_part: begun, defragment };
         let run = move || work(&*owner, &filesystem, &called, schedule);
         let thread = std::thread::Builder::new().name("upkeep".to_owned()).spawn(run)?;
         Ok(Self { calls, thread: Some(thread), destager: Some(destager) })
@@ -106,8 +116,7 @@ fn work(owner: &dyn UpkeepOwner, filesystem: &Filesystem, calls: &Calls, mut sch
     let mut pause = PAUSE;
     while !calls.wait(pause.min(schedule.next_commit.saturating_duration_since(Instant::now()))) {
         match step(owner, filesystem, &mut schedule) {
-            Ok(Remaining::More) => pause = PAUSE,
-            Ok(Remaining::Nothing) => pause = IDLE,
+            Ok(until_next) => pause = until_next,
             Err(error) if filesystem.is_writable() => {
                 // One file, or no space: the next time may do better.
                 tracing::error!("{error}");
@@ -119,16 +128,17 @@ fn work(owner: &dyn UpkeepOwner, filesystem: &Filesystem, calls: &Calls, mut sch
     }
 }
 
+/// Does a step of what is due; returns the time until the next one.
 fn step(
     owner: &dyn UpkeepOwner,
     filesystem: &Filesystem,
     schedule: &mut Schedule,
-) -> Result<Remaining, FsError> {
+) -> Result<Duration, FsError> {
     let (now, interval) = (Instant::now(), owner.commit_interval());
     schedule.defragment.look(filesystem, now);
     if owner.rests() {
         schedule.next_commit = now + interval.max(IDLE);
-        return Ok(Remaining::Nothing);
+        return Ok(IDLE);
     }
     // The interval may have become shorter.
     schedule.next_commit = schedule.next_commit.min(now + interval);
@@ -138,12 +148,30 @@ fn step(
     } else if filesystem.pool().is_under_pressure() {
         filesystem.commit()?;
     }
-    let mut remaining = filesystem.background_step()?;
-    if remaining == Remaining::Nothing && schedule.defragment.step(filesystem, Instant::now())? {
-        remaining = Remaining::More;
-    }
+    let pause = match filesystem.background_step()? {
+        Remaining::More => PAUSE,
+        Remaining::Nothing => spare_step(owner, filesystem, schedule)?,
+    };
     schedule.defragment.remember(filesystem);
-    Ok(remaining)
+    Ok(pause)
+}
+
+/// Does a step of what can wait for long: torn files, then metadata.
+fn spare_step(
+    owner: &dyn UpkeepOwner,
+    filesystem: &Filesystem,
+    schedule: &mut Schedule,
+) -> Result<Duration, FsError> {
+    let now = Instant::now();
+    if now < schedule.next_part {
+        return Ok(schedule.next_part - now);
+    }
+    if !owner.is_occupied() && filesystem.autodefrag_step(now, &|| !owner.rests())? {
+        let rest = now.elapsed().max(REST);
+        schedule.next_part = Instant::now() + rest;
+        return Ok(rest);
+    }
+    Ok(if schedule.defragment.step(filesystem, now)? { PAUSE } else { IDLE })
 }
 
 #[cfg(test)]
@@ -179,7 +207,7 @@ mod tests {
         let owner = Hasty(Arc::new(fs.expect("opens")));
         let (fs, now) = (&owner.0, Instant::now());
         let defragment = IdleDefragment::new(AutoDefragment::Off, now);
-        let mut schedule = Schedule { next_commit: now, defragment };
+        let mut schedule = Schedule { next_commit: now, next_part: now, defragment };
         let mut commits_after = |steps| {
             for _ in 0..steps {
                 step(&owner, fs, &mut schedule).expect("writable");

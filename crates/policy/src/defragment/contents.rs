@@ -30,6 +30,16 @@ impl TornExtent {
     }
 }
 
+/// Has the runs at the ends of a part of a file stay where they may go on outside of it: their length is unknown.
+pub fn keep_ends(extents: &mut [TornExtent], goes_on_before: bool, goes_on_behind: bool) {
+    let first = 1 + extents.windows(2).take_while(|pair| pair[0].goes_on_in(&pair[1])).count();
+    let last = 1 + extents.windows(2).rev().take_while(|pair| pair[0].goes_on_in(&pair[1])).count();
+    let before = extents.iter_mut().take(if goes_on_before { first } else { 0 });
+    before.for_each(|extent| extent.may_move = false);
+    let behind = extents.iter_mut().rev().take(if goes_on_behind { last } else { 0 });
+    behind.for_each(|extent| extent.may_move = false);
+}
+
 /// The extents that are worth being written anew, as ranges of those given. `run_bytes`: length from which on a run is left
 /// alone.
 pub fn worth_rewriting(extents: &[TornExtent], run_bytes: u64) -> Vec<Range<usize>> {
@@ -108,6 +118,23 @@ mod tests {
         assert!(worth_rewriting(&extents, RUN).is_empty());
         let apart: Vec<TornExtent> = (0..32).map(|number| extent(number * 3, 1)).collect();
         assert_eq!(found(&apart), [(0, 32)]);
+    }
+
+    #[test]
+    fn runs_at_the_ends_of_a_part_stay_where_they_may_go_on() {
+        let extents = [extent(0, 1), extent(1, 1), extent(9, 1), extent(7, 1), extent(20, 1), extent(21, 2)];
+        let stay = |before, behind| {
+            let mut extents = extents;
+            keep_ends(&mut extents, before, behind);
+            extents.map(|extent| !extent.may_move)
+        };
+        assert_eq!(stay(false, false), [false; 6]);
+        assert_eq!(stay(true, false), [true, true, false, false, false, false]);
+        assert_eq!(stay(true, true), [true, true, false, false, true, true]);
+        keep_ends(&mut [], true, true);
+        let mut one = [extent(0, 1)];
+        keep_ends(&mut one, false, true);
+        assert!(!one[0].may_move);
     }
 
     #[test]

@@ -228,6 +228,11 @@ impl Pool {
         self.changes().is_ok_and(|changes| changes.space.lies_on_bulk_devices(at))
     }
 
+    /// Returns true if an extent of data waits in the write-back tier, to be destaged.
+    pub fn lies_in_write_back_tier(&self, at: Logical) -> bool {
+        self.changes().is_ok_and(|changes| changes.space.lies_in_write_back_tier(at))
+    }
+
     /// Makes a chunk of the write-back tier if it is in use, and the chunks that there are may soon be full: to be called now
     /// and then, so that no sync has to wait for one. Whether one was made; it serves a log from the next commit on.
     ///

@@ -123,6 +123,11 @@ impl Space {
         state.fast.is_some() && state.group_of(at.get()).is_some_and(is_there)
     }
 
+    /// Returns true if an extent of data waits in the write-back tier.
+    pub(crate) fn lies_in_write_back_tier(&self, at: Logical) -> bool {
+        self.lock().group_of(at.get()).is_some_and(|group| group.content() == Content::WriteBack)
+    }
+
     /// Makes a chunk of the write-back tier if it is in use, and the chunks that there are may soon be full: to be called now
     /// and then, so that no sync has to wait for one. Whether one was made; it serves a log from the next commit on.
     ///

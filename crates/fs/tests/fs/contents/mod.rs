@@ -1,5 +1,6 @@
 //! Contents that are written, against plain arrays of bytes.
 
+mod autodefrag;
 mod bench;
 mod failing;
 mod fetched;

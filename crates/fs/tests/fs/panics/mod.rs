@@ -31,10 +31,11 @@ const MIRRORS: Layout = Layout {
 };
 
 /// Ranks that the work does not reach, each with the reason why it need not.
-const NOT_REACHED: [(Rank, &str); 14] = [
+const NOT_REACHED: [(Rank, &str); 15] = [
     (Rank::BulkRuns, "a pool that is filled in bulk has no superblocks yet"),
     (Rank::BulkFailure, "a pool that is filled in bulk has no superblocks yet"),
     (Rank::UpkeepCalls, "threads of the upkeep, which these programs do without; what they do, others do"),
+    (Rank::TornFiles, "only where a mount lays torn files together by itself"),
     (Rank::ParityRow, "these pools have no parity; others below do"),
     (Rank::Lease, "only in pools with a lease; they are below"),
     (Rank::LogPreparation, "only where entries of a log are prepared under a lock; the others are below"),

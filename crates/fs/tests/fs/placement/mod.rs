@@ -1,6 +1,7 @@
 //! Placement of new chunks and data in pools of two classes of devices, without ENOSPC before its time. The published
 //! cases of `ssd_metadata` are named by their numbers there.
 
+mod autodefrag;
 mod classes;
 mod ground;
 mod kernel;

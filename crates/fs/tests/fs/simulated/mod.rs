@@ -11,7 +11,7 @@ pub(crate) use target::{Habits, Library, PART_BYTES, REFUSALS, commit_until_logs
 use brindle_testing::operations::{Mix, Trial};
 use layout::{LAYOUTS, SPLIT};
 use std::sync::atomic::Ordering;
-use target::{DEFRAGMENTED, DESTAGED};
+use target::{DEFRAGMENTED, DESTAGED, LAID_TOGETHER};
 
 #[test]
 fn contents_are_those_of_the_model() {
@@ -49,7 +49,7 @@ fn defragmenting_metadata_changes_nothing() {
 
 #[test]
 fn defragmenting_files_changes_nothing() {
-    let before = DEFRAGMENTED.load(Ordering::Relaxed);
+    let (before, laid_before) = (DEFRAGMENTED.load(Ordering::Relaxed), LAID_TOGETHER.load(Ordering::Relaxed));
     for seed in seeds(90, LAYOUTS.len() as u64) {
         let mix = Mix { names_max: 40, subvolumes: 12, contents: 40, ..Mix::default() };
         let trial = Trial::new(seed, 250, mix);
@@ -58,6 +58,7 @@ fn defragmenting_files_changes_nothing() {
         trial.run(|| Library::defragmenting_files(&layout));
     }
     assert!(DEFRAGMENTED.load(Ordering::Relaxed) > before, "nothing was defragmented");
+    assert!(LAID_TOGETHER.load(Ordering::Relaxed) > laid_before, "nothing was laid together");
 }
 
 #[test]

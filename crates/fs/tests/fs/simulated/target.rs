@@ -19,6 +19,7 @@ use brindle_testing::operations::{Operation, Target};
 use brindle_tree::GroupStatus;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// A pool in memory that is opened to write.
 pub(crate) struct Library {
@@ -48,7 +49,7 @@ pub(crate) struct Habits {
     pub(crate) relocates_every: usize,
     /// Number of operations after which a piece of the metadata is defragmented; 0 for never.
     pub(crate) defragments_every: usize,
-    /// Number of operations after which the contents of all files are defragmented; 0 for never.
+    /// Number of operations after which the contents of all files are defragmented, and `autodefrag` is on; 0 for never.
     pub(crate) defragments_files_every: usize,
     /// Number of operations after which, and whenever the pool is opened, all misplaced data is moved, with another
     /// limit for small files each time; 0 for never.
@@ -68,6 +69,9 @@ pub(crate) struct Habits {
 
 /// Number of extents that were destaged, in all runs.
 pub(crate) static DESTAGED: AtomicU64 = AtomicU64::new(0);
+
+/// Number of extents of files that were laid together by `autodefrag`, in all runs.
+pub(crate) static LAID_TOGETHER: AtomicU64 = AtomicU64::new(0);
 
 /// Number of extents of files that were defragmented, in all runs.
 pub(crate) static DEFRAGMENTED: AtomicU64 = AtomicU64::new(0);
@@ -225,6 +229,9 @@ impl Library {
             self.defragments_from = done.map_err(errno)?.next;
         }
         let files_every = self.habits.defragments_files_every;
+        if files_every > 0 {
+            self.keep_files_up().map_err(errno)?;
+        }
         if files_every > 0 && self.count % files_every == 0 {
             self.defragment_files(self.count / files_every).map_err(errno)?;
         }
@@ -246,6 +253,17 @@ impl Library {
         }
         self.system().fs().background_step().map_err(errno)?;
         answer
+    }
+
+    /// Lays a part of a file together that small writes have torn, as a mount with `autodefrag` does in time.
+    fn keep_files_up(&self) -> Result<(), FsError> {
+        let fs = self.system().fs();
+        fs.set_autodefrag(true);
+        let before = fs.autodefrag_statistics().moved_extents;
+        fs.autodefrag_step(Instant::now() + Duration::from_secs(3600), &|| true)?;
+        let moved = fs.autodefrag_statistics().moved_extents - before;
+        LAID_TOGETHER.fetch_add(moved, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Defragments the contents of all files that can be written, each time with other wishes.
