@@ -4,6 +4,7 @@
 //! Must not know: the command line.
 
 pub mod activity;
+mod autodefrag;
 pub mod balance;
 mod caches;
 mod call;

@@ -47,6 +47,8 @@ pub struct MountOptions {
     pub state_directory: Option<PathBuf>,
     /// Mode of defragmenting metadata while the mount is idle (`metadata_defrag`).
     pub auto_defragment: AutoDefragment,
+    /// Files that small writes tear are laid together again (`autodefrag`).
+    pub autodefrag: bool,
     /// The owner of a subvolume may delete it (`user_subvol_rm_allowed`); otherwise only root and the mounting user.
     pub owners_delete_subvolumes: bool,
     /// This process ends when the mount does, so that an unmount may wait for that.
@@ -103,6 +105,7 @@ impl Default for MountOptions {
             destage: DestageSettings::default(),
             state_directory: None,
             auto_defragment: AutoDefragment::default(),
+            autodefrag: false,
             owners_delete_subvolumes: false,
             process_ends_with_mount: false,
             synchronous: Synchronous::default(),

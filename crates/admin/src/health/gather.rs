@@ -71,6 +71,8 @@ impl PoolHealth {
             write_back,
             commits: if is_of_kernel { None } else { Some(mounted.commits()?) },
             caches: if is_of_kernel { Vec::new() } else { mounted.caches()? },
+            // An older server does not have it.
+            autodefrag: mounted.autodefrag_statistics().unwrap_or_default(),
             activity: Some(mounted.activity()?),
         })
     }
@@ -122,6 +124,7 @@ impl PoolHealth {
             write_back: Some(WriteBack::of_pool(pool)?),
             commits: None,
             caches: Vec::new(),
+            autodefrag: Vec::new(),
             activity: None,
         })
     }

@@ -78,6 +78,8 @@ pub struct PoolHealth {
     pub commits: Option<CommitsReport>,
     /// Devices that are flash caches, by their ids, and what these report; of a mount of brindle.
     pub caches: Vec<(u64, CacheLines)>,
+    /// Numbers of the work of `autodefrag` of a mount of brindle, by name.
+    pub autodefrag: Vec<(String, u64)>,
     /// Requests of the devices of a mounted pool, and its cache of metadata.
     pub activity: Option<Activity>,
 }

@@ -48,6 +48,7 @@ fn sound() -> PoolHealth {
         write_back: None,
         commits: None,
         caches: Vec::new(),
+        autodefrag: Vec::new(),
         activity: None,
     }
 }

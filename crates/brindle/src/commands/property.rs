@@ -40,6 +40,7 @@ EXAMPLES
     brindle property set /mnt read_policy round-robin:1M
     brindle property get /mnt read_policy
     brindle property get /mnt mount_options
+    brindle property get /mnt autodefrag_statistics
     brindle property set /mnt writeback all
     brindle property set /mnt writeback_profile single
     brindle property set /mnt log_profile single
@@ -67,7 +68,8 @@ pub(crate) enum PropertyCommand {
 /// data of files lies on fast devices. `writeback` and `writeback_profile`: data that lies on fast devices first. `log_profile`: copies of the log.
 /// `placement`: whether new chunks go by the classes of devices. `allocation_hint`: contents that a device is
 /// for; of a device, or of all devices of a mount. Of a mount: `read_policy`, all policies, the one that chooses
-/// mirrors in brackets; `mount_options`, those that are not the default; `metadata_defrag`, as it was mounted; `read_statistics`; `read_host_stats`; and the numbers of the policy roundrobin. These have the
+/// mirrors in brackets; `mount_options`, those that are not the default; `metadata_defrag`, as it was mounted; `autodefrag`, and
+/// `autodefrag_statistics`, the work of it since the pool was mounted; `read_statistics`; `read_host_stats`; and the numbers of the policy roundrobin. These have the
 /// names of the files that the kernel and its patches have in sysfs, and answer to `read_policies/policy` and
 /// `read_policies/roundrobin_...` as well.
 #[derive(Args, Debug)]
@@ -117,7 +119,7 @@ pub(crate) struct GetCommand {
 /// stored in the pool, where stock kernels ignore it, and counts for chunks made from then on. The pool is not mounted,
 /// and -o names its other devices; or brindle has it mounted, and either the device or the mount point is named. With
 /// --devid another device of the pool is meant, which may be missing (-o degraded): it goes by its hint when it is back.
-/// Of a mount, until it ends: `read_policy`, the choice of one of several mirrors (pid, round-robin[:BYTES],
+/// Of a mount, until it ends: `autodefrag`, true or false, as the mount option; `read_policy`, the choice of one of several mirrors (pid, round-robin[:BYTES],
 /// devid[:ID], roundrobin, latency, queue, auto; see brindle mount --help); `read_statistics`, 1 to count reads for
 /// brindle device reads under every policy; `read_host_stats`, 1 if the policies roundrobin, queue and auto are to regard
 /// the requests of other programs to the same disk, as the host counts them (block devices only; 0 unless set);
@@ -165,6 +167,10 @@ enum Property {
     MountOptions,
     #[value(name = "metadata_defrag")]
     MetadataDefrag,
+    #[value(name = "autodefrag")]
+    Autodefrag,
+    #[value(name = "autodefrag_statistics")]
+    AutodefragStatistics,
     #[value(name = "read_policy", alias = "read_policies/policy")]
     ReadPolicy,
     #[value(name = "read_statistics")]
@@ -208,7 +214,9 @@ impl Property {
             Self::AllocationHint | Self::SmallFiles | Self::Placement => is_served && mounted.space().is_ok(),
             Self::WriteBack | Self::WriteBackProfile => is_served && mounted.write_back().is_ok(),
             Self::LogProfile => is_served && mounted.log_profile().is_ok(),
-            Self::MountOptions => is_served && mounted.setting("mount_options").is_ok(),
+            Self::MountOptions | Self::Autodefrag | Self::AutodefragStatistics => {
+                is_served && mounted.setting(&self.name()).is_ok()
+            }
             _ => is_served,
         }
     }
@@ -535,6 +543,8 @@ impl Property {
             Self::AllocationHint => "use of a device",
             Self::MountOptions => "options of the mount that are not the default",
             Self::MetadataDefrag => "defragmentation of metadata while the mount is idle",
+            Self::Autodefrag => "torn files are laid together again by the mount",
+            Self::AutodefragStatistics => "work of autodefrag since the pool was mounted",
             Self::ReadPolicy => "choice of one of several mirrors",
             Self::ReadStatistics => "counts of reads under every policy",
             Self::ReadHostStatistics => "regard for the requests of other programs",

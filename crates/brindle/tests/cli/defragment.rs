@@ -1,12 +1,14 @@
 //! `filesystem defragment`, on a mount and on devices.
 
-use super::mount::{KernelMount, unmount};
+use super::ends::Served;
+use super::mount::{KernelMount, can_mount, unmount};
 use super::support::{brindle_fails, brindle_prints, is_root, text};
 use brindle_testing::referee::btrfs_check;
 use serde_json::Value;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 const FILES: usize = 3000;
 
@@ -75,6 +77,39 @@ fn contents_are_defragmented(place: &Path) {
         brindle_fails(1, ["filesystem", "defragment", text(&place.join("snapshot/torn")), "--unshare", "-c"]);
     assert!(said.contains("Read-only"), "{said}");
     brindle_fails(2, ["filesystem", "defragment", "-cbrotli", text(&torn_one)]);
+}
+
+/// Value of one of the numbers of `autodefrag`.
+fn counted(place: &Path, name: &str) -> u64 {
+    let said = brindle_prints(["property", "get", text(place), "autodefrag_statistics"]);
+    let numbers = said.trim_end().strip_prefix("autodefrag_statistics=").expect("the property");
+    let mut numbers = numbers.split(", ").filter_map(|number| number.split_once(' '));
+    numbers.find(|(found, _)| *found == name).expect("a number").1.parse().expect("a number")
+}
+
+#[test]
+fn a_mount_with_autodefrag_lays_a_torn_file_together_by_itself() {
+    if !can_mount() {
+        return;
+    }
+    let mut served = Served::make();
+    let place = served.place();
+    served.mount_with("autodefrag,commit=1");
+    let options = brindle_prints(["property", "get", text(&place), "mount_options"]);
+    assert_eq!(options, "mount_options=commit=1,autodefrag\n");
+    let contents = torn(&place.join("torn"));
+    let end = Instant::now() + Duration::from_secs(300);
+    while counted(&place, "moved_extents") == 0 || counted(&place, "waiting_files") > 0 {
+        assert!(Instant::now() < end, "the file stays torn");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert!(counted(&place, "moved_extents") > 150);
+    assert_eq!(std::fs::read(place.join("torn")).expect("reads"), contents);
+    let again = json(&["filesystem", "defragment", "--json", text(&place.join("torn"))]);
+    assert!(again["extents"].as_u64() < Some(8), "{again}");
+    unmount(&place);
+    served.wait_for_success();
+    served.check();
 }
 
 #[test]

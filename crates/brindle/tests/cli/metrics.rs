@@ -122,6 +122,8 @@ fn metrics_of_a_mount_count_fsyncs_and_have_histograms() {
     (0..3).for_each(|_| file.sync_all().expect("room"));
     let found = metrics(&pool, &[pool.place()]);
     assert_eq!(value(&found, "brindle_fsync_seconds_count", &[]), 3.0);
+    assert_eq!(value(&found, "brindle_autodefrag_waiting_files", &[]), 0.0);
+    assert_eq!(value(&found, "brindle_autodefrag_moved_extents_total", &[]), 0.0);
     assert_eq!(value(&found, "brindle_fsync_seconds_bucket", &["le=\"+Inf\""]), 3.0);
     assert_eq!(value(&found, "brindle_pool_written", &[]), 1.0);
     assert_eq!(value(&found, "brindle_device_info", &["class=\"fast\"", "ssd.img"]), 1.0);

@@ -73,6 +73,13 @@ fn a_remount_changes_what_it_can_and_refuses_the_rest_by_name() {
     assert!(brindle_prints(["property", "get", text(&place), "read_policy"]).contains("[pid]"));
     let said = is_refused(&served, "remount,read_policy=bogus");
     assert!(said.contains("option 'read_policy=bogus'"), "{said}");
+    let property = |name: &str| brindle_prints(["property", "get", text(&place), name]);
+    assert_eq!(property("autodefrag"), "autodefrag=false\n");
+    remount(&served, "remount,autodefrag");
+    assert_eq!(property("autodefrag"), "autodefrag=true\n");
+    assert!(property("mount_options").trim_end().ends_with(",autodefrag"));
+    remount(&served, "autodefrag,remount,noautodefrag");
+    assert_eq!(property("autodefrag"), "autodefrag=false\n");
     remount(&served, "remount,commit=0");
     remount(&served, "remount,commit=1");
     fs::write(place.join("file"), b"contents").expect("room");

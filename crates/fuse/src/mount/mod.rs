@@ -116,6 +116,7 @@ fn serve(
     let (channel, agreement) = Channel::open(device, &wishes)?;
     let channel = Arc::new(channel);
     operations.invalidations.set_kernel_cache(Box::new(NotifiedKernel(channel.notifier())));
+    filesystem.set_autodefrag(options.autodefrag);
     let upkeep = || {
         let kept_up = UpkeepOptions { destage: options.destage, auto_defragment: options.auto_defragment };
         Upkeep::start(

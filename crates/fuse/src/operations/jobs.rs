@@ -31,6 +31,11 @@ impl Jobs {
         }
     }
 
+    /// Returns true while one of them runs.
+    pub(super) fn is_any_running(&self) -> bool {
+        self.balance.is_running() || self.devices.is_running() || self.scrub.is_running()
+    }
+
     /// Ends a job that can be resumed while the mount rests; another one is not interrupted.
     pub(super) fn rest(&self) -> Result<(), Errno> {
         if self.balance.is_running() || self.devices.is_running() {

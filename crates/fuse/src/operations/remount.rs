@@ -34,6 +34,10 @@ impl UpkeepOwner for Remount {
         self.mode.is_resting()
     }
 
+    fn is_occupied(&self) -> bool {
+        self.jobs.is_any_running()
+    }
+
     fn sync(&self) -> Result<(), FsError> {
         self.durability.sync_all()
     }
@@ -54,6 +58,7 @@ impl Remount {
     pub(super) fn setting(&self, name: &str) -> Option<String> {
         match name {
             "commit" => Some(self.mode.commit_interval().as_secs().to_string()),
+            "autodefrag" => Some(self.filesystem.is_autodefrag().to_string()),
             "read_only" => Some((!self.mode.is_written() || self.mode.is_resting()).to_string()),
             _ => None,
         }
@@ -69,12 +74,14 @@ impl Remount {
                 };
                 self.mode.set_commit_interval(interval);
             }
+            ("autodefrag", "true") => self.filesystem.set_autodefrag(true),
+            ("autodefrag", "false") => self.filesystem.set_autodefrag(false),
             ("read_only", "true") => self.rest()?,
             ("read_only", "false") if self.mode.is_written() => {
                 self.mode.set_resting(false);
             }
             ("read_only", "false") => return Err(Errno::ROFS),
-            ("read_only", _) => return Err(Errno::INVAL),
+            ("autodefrag" | "read_only", _) => return Err(Errno::INVAL),
             _ => return Ok(false),
         }
         Ok(true)

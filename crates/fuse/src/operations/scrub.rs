@@ -39,6 +39,11 @@ impl ScrubService {
         Self { filesystem, mode, directory, state: Arc::default(), thread: Mutex::default() }
     }
 
+    /// Returns true while one runs.
+    pub(super) fn is_running(&self) -> bool {
+        self.lock().scrub.is_some()
+    }
+
     /// Begins one, or goes on with one.
     pub(super) fn start(&self, start: &ScrubStart) -> Result<(), Errno> {
         let filesystem = &self.filesystem;

@@ -51,9 +51,10 @@ impl MountSettings {
         let policies = self.filesystem.pool().volume().read_setting("read_policy").unwrap_or_default();
         let policy = policies.split(['[', ']']).nth(1).filter(|chosen| *chosen != DEFAULT_POLICY);
         let policy = policy.map(|chosen| format!("read_policy={chosen}"));
+        let autodefrag = self.filesystem.is_autodefrag().then(|| "autodefrag".to_owned());
         let given = self.given.split(',').filter(|word| !word.is_empty()).map(str::to_owned);
         let mut shown = String::new();
-        for word in given.chain(commit).chain(policy) {
+        for word in given.chain(commit).chain(policy).chain(autodefrag) {
             if shown.len() + word.len() < PAGE_BYTES {
                 let comma = if shown.is_empty() { "" } else { "," };
                 shown.extend([comma, &word]);
@@ -62,11 +63,18 @@ impl MountSettings {
         shown
     }
 
+    /// Work of `autodefrag` since the mount was made: names and numbers.
+    fn autodefrag_statistics(&self) -> String {
+        let numbers = self.filesystem.autodefrag_statistics().list();
+        numbers.map(|(name, number)| format!("{name} {number}")).join(", ")
+    }
+
     pub(super) fn get(&self, mut asked: Setting) -> Result<Setting, Errno> {
         let name = std::str::from_utf8(text(&asked.name)).map_err(|_| Errno::INVAL)?;
         let value = match name {
             "mount_options" => Some(self.mount_options()),
             "metadata_defrag" => Some(self.metadata_defrag.clone()),
+            "autodefrag_statistics" => Some(self.autodefrag_statistics()),
             _ if name.starts_with(OF_DEVICE) => self.report_page(name),
             _ => self.remount.setting(name).or_else(|| self.filesystem.pool().volume().read_setting(name)),
         };

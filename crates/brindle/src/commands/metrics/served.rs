@@ -13,6 +13,7 @@ pub(super) fn add_served(out: &mut Exposition, uuid: &str, health: &PoolHealth) 
         add_write_back(out, uuid, tier);
     }
     add_caches(out, uuid, &health.caches);
+    add_autodefrag(out, uuid, &health.autodefrag);
     if let Some(report) = &health.commits {
         add_commits(out, uuid, report);
         for (measure, histogram) in SyncMeasure::ALL.into_iter().zip(&report.histograms) {
@@ -46,6 +47,54 @@ fn add_caches(out: &mut Exposition, uuid: &str, caches: &[(u64, CacheLines)]) {
                 let labels = [("uuid", uuid), ("devid", devid.as_str()), ("name", name)];
                 out.add(("brindle_cache_events_total", Kind::Counter, events), &labels, value);
             }
+        }
+    }
+}
+
+/// Numbers of `autodefrag`, by their names in the report.
+const AUTODEFRAG: [(&str, &str, Kind, &str); 6] = [
+    (
+        "waiting_files",
+        "brindle_autodefrag_waiting_files",
+        Kind::Gauge,
+        "Files with small writes that wait to be laid together.",
+    ),
+    (
+        "parts",
+        "brindle_autodefrag_parts_total",
+        Kind::Counter,
+        "Parts of files that autodefrag has looked at.",
+    ),
+    (
+        "moved_extents",
+        "brindle_autodefrag_moved_extents_total",
+        Kind::Counter,
+        "Extents that autodefrag has written anew.",
+    ),
+    (
+        "moved_bytes",
+        "brindle_autodefrag_moved_bytes_total",
+        Kind::Counter,
+        "Bytes of files that autodefrag has written anew.",
+    ),
+    (
+        "shared_extents",
+        "brindle_autodefrag_shared_extents_total",
+        Kind::Counter,
+        "Torn extents that autodefrag has left, for they are shared.",
+    ),
+    (
+        "unnoted_writes",
+        "brindle_autodefrag_unnoted_writes_total",
+        Kind::Counter,
+        "Small writes that autodefrag had no memory to note.",
+    ),
+];
+
+fn add_autodefrag(out: &mut Exposition, uuid: &str, numbers: &[(String, u64)]) {
+    for (name, metric, kind, help) in AUTODEFRAG {
+        if let Some((_, value)) = numbers.iter().find(|(found, _)| found == name) {
+            out.add((metric, kind, help), &[("uuid", uuid)], *value);
         }
     }
 }

@@ -285,6 +285,7 @@ fn fuse_options(command: &MountCommand, options: &MountOptions) -> brindle_fuse:
         directory_atime: !options.mount.no_directory_atime,
         state_directory: Some(state_directory()),
         auto_defragment: options.mount.auto_defragment,
+        autodefrag: options.mount.autodefrag,
         destage: options.mount.destage,
         commit_interval: options.mount.commit_interval.unwrap_or(defaults.commit_interval),
         owners_delete_subvolumes: options.mount.owners_delete_subvolumes,

@@ -99,6 +99,10 @@ impl Wanted {
                     let value = word.split_once('=').map_or("", |(_, value)| value);
                     wanted.settings.push((name, value.to_owned()));
                 }
+                Remount::Switch(name, is_on) => {
+                    MountOptions::parse(&[word])?;
+                    wanted.settings.push((name, is_on.to_string()));
+                }
                 Remount::Fixed if is_in_effect(word, shown(), first) => {}
                 Remount::Fixed => {
                     bail!("option '{word}' can't be changed by a remount: unmount, and mount with it")
@@ -163,6 +167,8 @@ mod tests {
         assert_eq!(flags(as_mount_8_has_it), now);
         let settings = |options| wanted(options).expect("allowed").settings;
         assert_eq!(settings("remount,commit=7"), [("commit", "7".to_owned())]);
+        let switched = [("autodefrag", "true".to_owned()), ("autodefrag", "false".to_owned())];
+        assert_eq!(settings("autodefrag,remount,noautodefrag"), switched);
         assert_eq!(settings("remount,read_policy=pid"), [("read_policy", "pid".to_owned())]);
     }
 
@@ -176,7 +182,7 @@ mod tests {
                 format!("option '{option}' can't be changed by a remount: unmount, and mount with it")
             );
         }
-        assert!(wanted("remount,commit=x").is_err());
+        assert!(wanted("remount,commit=x").is_err() && wanted("remount,autodefrag=1").is_err());
     }
 
     #[test]

@@ -105,6 +105,8 @@ pub(crate) struct MountChoices {
     pub(crate) commit_interval: Option<Duration>,
     /// Defragmentation of metadata while the mount is idle (`metadata_defrag`).
     pub(crate) auto_defragment: AutoDefragment,
+    /// Files that small writes tear are laid together again (`autodefrag`).
+    pub(crate) autodefrag: bool,
     /// When waiting data is destaged (`writeback_age`, `wake_interval`).
     pub(crate) destage: DestageSettings,
     /// The owner of a subvolume may delete it (`user_subvol_rm_allowed`).
@@ -158,7 +160,7 @@ impl MountOptions {
         let mount = &self.mount;
         of_pool == (&plain.write, &plain.read_policy, self.metadata_bytes, false, plain.lease)
             && (mount.commit_interval, mount.sync, mount.sync_names) == (None, false, false)
-            && mount.auto_defragment == plain.mount.auto_defragment
+            && (mount.auto_defragment, mount.autodefrag) == (plain.mount.auto_defragment, false)
             && (mount.destage, mount.rings) == (plain.mount.destage, plain.mount.rings)
     }
 

@@ -53,6 +53,8 @@ pub(crate) enum Remount {
     Flag(MountFlags, bool),
     /// The server is told, by this name of a setting.
     Setting(&'static str),
+    /// The same, of a setting that is on or off.
+    Switch(&'static str, bool),
 }
 
 impl Row {
@@ -277,6 +279,18 @@ pub(super) const ROWS: &[Row] = &[
             Ok(())
         },
     ),
+    Row::flag(
+        OfMount,
+        "autodefrag",
+        "files that writes of less than 64 KiB at random places have torn are laid together again in the background, 15 \
+         seconds after the last one and its commit, or every 5 minutes, around these places; what snapshots or other files \
+         share stays shared, sleeping disks sleep, and nothing is done on a pool that is nearly full. Not for large databases. \
+         noautodefrag is the default",
+        |options| options.mount.autodefrag = true,
+    )
+    .on_remount(Remount::Switch("autodefrag", true)),
+    Row::flag(OfMount, "noautodefrag", "", |options| options.mount.autodefrag = false)
+        .on_remount(Remount::Switch("autodefrag", false)),
     Row::valued(
         OfMount,
         ("io_uring", "auto|on|off"),
@@ -518,7 +532,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::flag(
         OfMount,
         "remount",
-        "changes a mount that is there, for root: ro, rw, commit=, read_policy=, dev, suid, exec and their \
+        "changes a mount that is there, for root: ro, rw, commit=, read_policy=, autodefrag, dev, suid, exec and their \
          opposites. With ro all that was written is durable, and nothing more is written. Other options must \
          be those of the mount, or are refused by name. A pool that was mounted with ro stays so. mount(8) \
          without its helper (mount.fuse.brindle) tells the kernel alone: the process goes on to move and repair \

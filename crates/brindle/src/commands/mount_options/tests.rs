@@ -51,7 +51,6 @@ fn options_of_btrfs_that_change_nothing_here_are_taken() {
         "space_cache=v2",
         "nospace_cache",
         "clear_cache",
-        "autodefrag",
         "acl",
         "barrier",
         "ssd_spread",
@@ -165,6 +164,7 @@ fn s0_14_no_two_options_mean_the_same_by_accident() {
         "user_subvol_rm_allowed",
         "metadata_defrag",
         "metadata_defrag=always",
+        "autodefrag",
     ];
     let sets = |word: &str| MountOptions { first_of_mount: None, ..parsed(&[word]).expect("known") };
     for (index, word) in words.iter().enumerate() {
@@ -182,6 +182,16 @@ fn options_of_placement_exclude_each_other() {
     assert_eq!(mode(&["no_ssd_metadata"]), PlacementMode::Classic);
     assert_eq!(mode(&["no_ssd_metadata", "ssd_metadata"]), PlacementMode::Preferred);
     assert_eq!(mode(&["ssd_metadata", "ssd_metadata=strict"]), PlacementMode::Strict);
+}
+
+#[test]
+fn torn_files_are_laid_together_where_that_is_asked_for() {
+    let is_on = |options: &[&str]| parsed(options).expect("right").mount.autodefrag;
+    assert!(is_on(&["autodefrag"]) && is_on(&["noautodefrag", "compress,autodefrag"]));
+    assert!(!is_on(&[]) && !is_on(&["autodefrag,noautodefrag"]));
+    assert!(parsed(&["autodefrag=1"]).is_err());
+    assert_eq!(parsed(&["autodefrag"]).expect("right").first_of_mount(), Some("autodefrag"));
+    assert!(!parsed(&["autodefrag"]).expect("right").is_of_mount_alone());
 }
 
 #[test]
@@ -224,6 +234,7 @@ fn options_that_change_something_are_shown_back() {
         "degraded,noatime,subvol=a"
     );
     assert_eq!(shown(&["compress=lzo,compress=zstd:5"]), "compress=zstd:5");
+    assert_eq!(shown(&["autodefrag"]), "", "a remount changes it: the mount tells");
     assert_eq!(shown(&["nonempty,default_permissions,metadata_defrag=off,ssd_metadata"]), "");
 }
 

@@ -19,14 +19,12 @@ pub(super) const OF_MOUNT_8: [&str; 12] = [
 ];
 
 /// Options of the kernel's btrfs that are taken and change nothing here.
-pub(super) const OF_BTRFS: [&str; 17] = [
+pub(super) const OF_BTRFS: [&str; 15] = [
     "lazytime",
     "ssd",
     "nossd",
     "ssd_spread",
     "nossd_spread",
-    "autodefrag",
-    "noautodefrag",
     "nospace_cache",
     "clear_cache",
     "acl",
