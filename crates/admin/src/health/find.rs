@@ -1,8 +1,7 @@
 //! Pools that there are: in the table of mounts, behind a path, and on block devices.
 
-use super::members::seeds_by;
 use crate::control::{ControlError, Mounted};
-use crate::pool::{AdminError, DeviceIdentity, Reach, target_mark};
+use crate::pool::{AdminError, DeviceIdentity, Reach};
 use brindle_ondisk::{Superblock, Uuid};
 use brindle_uapi::message::text;
 use brindle_uapi::mount_table::{self, KERNEL_TYPE, Mount};
@@ -61,66 +60,6 @@ pub fn pool_at(path: &Path) -> Result<FoundPool, AdminError> {
         }
         Err(error) => Err(error),
     }
-}
-
-/// Pools that devices belong to, in the order of the first of each: the mount, where a device is in use by one. A seed belongs to the pool
-/// that has grown from it, if that is named as well.
-///
-/// # Errors
-/// A device that can't be read, or that has no superblock.
-pub fn on_devices(paths: &[PathBuf]) -> Result<Vec<FoundPool>, AdminError> {
-    let mut pools: Vec<(Uuid, Vec<PathBuf>)> = Vec::new();
-    let mut seeds = Vec::new();
-    let mut marked = Vec::new();
-    for path in paths {
-        let Some(identity) = DeviceIdentity::read_any_copy(path)? else {
-            let mark = target_mark(path).ok_or_else(|| AdminError::NoPool(path.clone()))?;
-            marked.push((mark.fsid, path));
-            continue;
-        };
-        if identity.is_seed {
-            seeds.push((identity, path.clone()));
-        }
-        match pools.iter_mut().find(|(fsid, _)| *fsid == identity.fsid) {
-            Some((_, paths)) => paths.push(path.clone()),
-            None => pools.push((identity.fsid, vec![path.clone()])),
-        }
-    }
-    // One that is to take the place of another belongs to no pool yet, but to one that is named beside it.
-    if let Some((_, path)) = marked.iter().find(|(fsid, _)| pools.iter().all(|(other, _)| other != fsid)) {
-        return Err(AdminError::NoPool((*path).clone()));
-    }
-    if pools.len() > 1 {
-        join_seeds(&mut pools, &seeds);
-    }
-    let found = |(fsid, paths): (Uuid, Vec<PathBuf>)| match mount_of(&fsid, &paths) {
-        Some(mounted) => pool_at(mounted.path()),
-        None => Ok(FoundPool::Devices(fsid, paths)),
-    };
-    pools.into_iter().map(found).collect()
-}
-
-/// Adds seeds to the pools that have grown from them. Pools that are seeds themselves come last, as another one may have grown from all of
-/// their devices.
-fn join_seeds(pools: &mut Vec<(Uuid, Vec<PathBuf>)>, seeds: &[(DeviceIdentity, PathBuf)]) {
-    let is_seed = |fsid: &Uuid| seeds.iter().any(|(identity, _)| identity.fsid == *fsid);
-    let (mut order, last): (Vec<Uuid>, Vec<Uuid>) =
-        pools.iter().map(|(fsid, _)| *fsid).partition(|fsid| !is_seed(fsid));
-    order.extend(last);
-    let mut joined = BTreeSet::new();
-    for fsid in order {
-        let Some((_, named)) = pools.iter().find(|(other, _)| *other == fsid) else { continue };
-        let free = || seeds.iter().filter(|(_, path)| !joined.contains(path)).cloned().collect();
-        let found = seeds_by(named, free);
-        for (other, paths) in pools.iter_mut() {
-            match *other == fsid {
-                true => paths.extend(found.iter().cloned()),
-                false => paths.retain(|path| !found.contains(path)),
-            }
-        }
-        joined.extend(found);
-    }
-    pools.retain(|(_, paths)| !paths.is_empty());
 }
 
 /// Pools on block devices, but those that are mounted. Devices of mounted pools, and those that others are built of, are not
@@ -183,7 +122,7 @@ fn of_filesystem(mounts: Vec<Mount>) -> Option<FoundPool> {
 }
 
 /// The mount that has one of these devices as part of a pool.
-fn mount_of(fsid: &Uuid, paths: &[PathBuf]) -> Option<Mounted> {
+pub(super) fn mount_of(fsid: &Uuid, paths: &[PathBuf]) -> Option<Mounted> {
     let mounted = Mounted::find(fsid)?;
     let infos = mounted.device_infos().ok()?;
     let members: Vec<PathBuf> = infos.iter().filter_map(|info| path_of(text(&info.path))).collect();

@@ -11,6 +11,7 @@
 mod find;
 mod gather;
 mod members;
+mod named;
 mod redundancy;
 mod returns;
 mod rules;
@@ -20,8 +21,9 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-pub use find::{FoundPool, btrfs_devices, find_tagged, on_block_devices, on_devices, on_mounts, pool_at};
+pub use find::{FoundPool, btrfs_devices, find_tagged, on_block_devices, on_mounts, pool_at};
 pub use members::{Members, Search, find_device, images_beside, members, seeds_of};
+pub use named::on_devices;
 pub use redundancy::{LessRedundant, less_redundant};
 pub use rules::{Finding, Severity, State, findings, severity_of, state_of};
 pub use ssds::find_ssds;

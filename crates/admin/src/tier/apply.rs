@@ -31,7 +31,7 @@ pub trait Observer {
     fn planned(&mut self, plan: &Plan);
     /// A chunk is about to be moved.
     fn moving(&mut self, chunk: &Move);
-    /// So many used bytes of it count as moved, by estimate.
+    /// Used bytes of it that count as moved by now, by estimate.
     fn progressed(&mut self, bytes: u64);
     /// A chunk was moved.
     fn moved(&mut self, chunk: &Move);

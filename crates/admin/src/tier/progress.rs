@@ -16,12 +16,12 @@ pub(super) struct ChunkProgress {
 }
 
 impl ChunkProgress {
-    /// Of a chunk that is about to be moved, where so much is used of all chunks of its content.
+    /// Of a chunk that is about to be moved; `begin` is used of all chunks of its content.
     pub(super) fn new(used_bytes: u64, begin: u64) -> Self {
         Self { used_bytes, begin, peak: begin, moved: 0 }
     }
 
-    /// Bytes of the chunk that count as moved, now that so much is used: three quarters of each that is copied, the rest when its old place
+    /// Bytes of the chunk that count as moved, `now` that this is used of all: three quarters of each that is copied, the rest when its old place
     /// is released. Never less than before.
     pub(super) fn advance(&mut self, now: u64) -> u64 {
         self.peak = self.peak.max(now);
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_write_and_delete_makes_it_neither_go_back_nor_beyond_the_chunk() {
+    fn writes_and_deletions_of_programs_neither_set_it_back_nor_move_it_beyond_the_chunk() {
         let mut progress = ChunkProgress::new(100, 1000);
         let told = [900, 1080, 1070, 1500, 1200, 400].map(|now| progress.advance(now));
         assert_eq!(told, [0, 60, 62, 75, 100, 100]);
