@@ -7,7 +7,7 @@ use brindle_device::{FileDevice, WritableDevice};
 use brindle_fs::{Filesystem, OpenOptions, WriteOptions};
 use brindle_ondisk::{LEASE_BYTES, LEASE_OFFSET, LeasePlace};
 use brindle_volume::LeaseMode;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 fn open(pool: &KernelPool, mode: LeaseMode) -> Filesystem {
@@ -42,12 +42,19 @@ fn the_kernel_leaves_records_of_leases_where_they_are_and_needs_none() {
     let filesystem = open(&pool, LeaseMode::Always);
     put(&filesystem, "of brindle");
     filesystem.shutdown().expect("its own");
+    // Its process is killed: the record stays as it is, and nothing renews it.
+    let kept: Vec<PathBuf> = pool.images().iter().map(|image| image.with_extension("killed")).collect();
+    for (image, kept) in pool.images().iter().zip(&kept) {
+        run("cp", ["--sparse=always"], [image, kept]);
+    }
+    drop(filesystem);
+    for (image, kept) in pool.images().iter().zip(&kept) {
+        std::fs::rename(kept, image).expect("it was copied");
+    }
     let held = records(&pool);
     for bytes in &held {
         assert!(matches!(LeasePlace::parse(bytes), LeasePlace::Record(record) if record.is_held()));
     }
-    // Its process is killed: the record stays.
-    std::mem::forget(filesystem);
     pool.check();
     pool.mount("compress=no");
     for round in 0..20 {
