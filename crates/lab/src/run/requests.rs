@@ -29,7 +29,7 @@ const FSYNC_EACH: u64 = 100;
 /// Bytes of a write that fills a file.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// What the threads of a case have still to do.
+/// Tasks that the threads of a case have still to do.
 #[derive(Debug)]
 struct Agenda {
     next: u64,

@@ -15,7 +15,7 @@ const PAUSE_MIN: Duration = Duration::from_micros(50);
 /// Most waits that are left out: two to this power.
 const VAIN_MAX: u32 = 6;
 
-/// What is known of the last syncs.
+/// Facts about the last syncs.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
     /// Callers that the next sync is likely to be for.
