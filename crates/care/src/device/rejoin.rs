@@ -2,7 +2,8 @@
 //!
 //! It is a replacement of the missing device by itself (`replace.rs`): it loses its superblocks and gets the mark of a target,
 //! and is no device of the pool until it has everything. Of what it has, data is kept that has the checksums of now; tree
-//! blocks, parity, and data without checksums are written anew. So nothing depends on what it was written with meanwhile.
+//! blocks, parity, and data without checksums are written anew, but for what lies on it alone, which was written nowhere else. So
+//! nothing depends on what it was written with meanwhile.
 
 use super::replace::carry_out;
 use super::{DeviceCareError, TargetMark, check_no_balance};
@@ -31,7 +32,7 @@ pub fn rejoin(
     }
     TargetMark::of(pool, &missing).write(device.as_ref())?;
     wipe_superblocks(device.as_ref())?;
-    let options = CopyOptions { avoids_source: false, verifies_target: true };
+    let options = CopyOptions { avoids_source: false, verifies_target: true, is_itself: true };
     Ok((missing.devid, carry_out(filesystem, &missing, device, options, observer)?))
 }
 

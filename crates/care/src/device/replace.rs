@@ -54,7 +54,7 @@ pub fn replace(
     check_no_balance(pool)?;
     let source = which.find(pool)?;
     let verifies_target = prepare(pool, &source, target.as_ref(), options)?;
-    let options = CopyOptions { avoids_source: options.avoid_source, verifies_target };
+    let options = CopyOptions { avoids_source: options.avoid_source, verifies_target, is_itself: false };
     Ok((source.devid, carry_out(filesystem, &source, target, options, observer)?))
 }
 

@@ -622,3 +622,45 @@ fn a_device_that_data_is_lost_with_is_replaced_if_that_is_accepted_or_rejoins_wi
         filesystem.shutdown().expect("works");
     }
 }
+
+/// Data without checksums that lies on the device alone can be verified by nothing, and nothing else has it: it stays there.
+#[test]
+fn a_device_that_rejoins_keeps_data_without_checksums_that_lies_on_it_alone() {
+    let mut made = options();
+    for data in [Profile::Single, Profile::Dup, Profile::Raid0] {
+        (made.data, made.metadata) = (Some(data), Some(Profile::Raid1));
+        let pool = MadePool::make_of(&[(400 * MIB, DeviceClass::Unknown); 2], &made).expect("made");
+        let write = WriteOptions { nodatasum: true, ..WriteOptions::default() };
+        let opened = |devices: Vec<Arc<dyn WritableDevice>>, accepts_loss: bool| {
+            let mut options = OpenOptions::default();
+            (options.pool.volume.degraded, options.pool.volume.accepts_loss) = (accepts_loss, accepts_loss);
+            Filesystem::open_writable(devices, &options, &write).expect("opens")
+        };
+        let all: Vec<_> = pool.devices.iter().map(|it| Arc::clone(it) as Arc<dyn WritableDevice>).collect();
+        let filesystem = opened(all.clone(), false);
+        let contents = |number: usize| vec![u8::try_from(number).expect("few"); 1 << 20];
+        for number in 0..FILES * 8 {
+            let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+            let file = filesystem.create(filesystem.root(), format!("{number}").as_bytes(), &new);
+            let file = filesystem.open_file(file.expect("room").id).expect("there it is");
+            filesystem.write(&file, 0, &contents(number)).expect("room");
+        }
+        filesystem.shutdown().expect("works");
+        drop(filesystem);
+        let filesystem = opened(vec![Arc::clone(&all[1])], true);
+        let (_, ended) =
+            rejoin(&filesystem, &all[0], &mut on_and_on).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(ended.progress.left, 0, "{data:?}");
+        filesystem.shutdown().expect("works");
+        drop(filesystem);
+        let filesystem = opened(all, false);
+        for number in 0..FILES * 8 {
+            let found = filesystem.lookup(filesystem.root(), format!("{number}").as_bytes());
+            let file = filesystem.open_file(found.expect("readable").expect("there").inode).expect("there");
+            let mut bytes = vec![0; 1 << 20];
+            assert_eq!(filesystem.read(&file, 0, &mut bytes).expect("readable"), bytes.len());
+            assert!(bytes == contents(number), "{data:?}: {number}");
+        }
+        filesystem.shutdown().expect("works");
+    }
+}

@@ -30,6 +30,9 @@ pub struct CopyOptions {
     /// The target has some of it already: data that has the right checksums there is not copied again. A tree block that looks
     /// right may be that of another history of the pool, and is.
     pub verifies_target: bool,
+    /// The target is the device itself, which was away. Contents without checksums that lie on it alone stay as they are: they were written
+    /// nowhere else since.
+    pub is_itself: bool,
 }
 
 /// A window whose reads are under way.
@@ -265,6 +268,10 @@ impl Copying<'_> {
             },
             Err(failure) => (None, failure),
         };
+        if own.is_none() && !want.is_verifiable() && read.options.is_itself && self.lies_alone(offset) {
+            return;
+        }
+        let it = &mut self.corrector;
         it.count_failure(&failure);
         if asks_source {
             if let Some(bytes) = it.elsewhere(offset, want, length) {
@@ -290,6 +297,16 @@ impl Copying<'_> {
                 self.lost_unverified += u64::from(!want.is_verifiable());
             }
         }
+    }
+
+    /// Returns true if what is at an offset in the chunk is on the device alone, in whatever number of copies.
+    fn lies_alone(&self, offset: u64) -> bool {
+        let (chunk, index) = (&self.read.chunk, self.corrector.index());
+        let run = chunk.layout.run_at(offset);
+        (0..chunk.layout.ways()).all(|way| match chunk.layout.way(&run, way) {
+            Way::Direct(stripe) => chunk.stripes[stripe].device == index,
+            Way::Rebuild(_) => false,
+        })
     }
 
     /// Bytes without checksums from anywhere but the device, with all writers locked out: a row that is written in place meanwhile
