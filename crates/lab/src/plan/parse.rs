@@ -44,6 +44,13 @@ impl Trace {
     }
 }
 
+/// Returns true if a disk may have such a request: at most 4 GiB, the most that the kernel makes, at a place that a file can have.
+fn is_possible(offset: u64, length: u64) -> bool {
+    const LENGTH_MAX: u64 = 1 << 32;
+    let end = offset.checked_add(length).and_then(|end| i64::try_from(end).ok());
+    length <= LENGTH_MAX && end.is_some()
+}
+
 fn parse_record(text: &str) -> Result<Trace, TraceError> {
     let mut lines = text.lines().enumerate();
     let failed = |line: usize, why: String| TraceError::Line { line: line + 1, why };
@@ -59,6 +66,9 @@ fn parse_record(text: &str) -> Result<Trace, TraceError> {
             serde_json::from_str(line).map_err(|error| failed(number, error.to_string()))?;
         if request.disk >= header.disks.len() || request.end_ns < request.begin_ns {
             return Err(failed(number, "a disk that is not listed, or an end before the begin".to_owned()));
+        }
+        if !is_possible(request.offset, request.length) {
+            return Err(failed(number, "a place that no disk has".to_owned()));
         }
         requests.push(request);
     }
@@ -156,11 +166,16 @@ fn parse_events(text: &str) -> Trace {
             Step::Completion => {
                 let Some(begun) = open.remove(&key) else { continue };
                 let (first, count) = begun.range.unwrap_or((0, 0));
+                let (offset, length) =
+                    (first.saturating_mul(SECTOR_BYTES), count.saturating_mul(SECTOR_BYTES));
+                if !is_possible(offset, length) {
+                    continue;
+                }
                 requests.push(TraceRequest {
                     disk,
                     operation,
-                    offset: first.saturating_mul(SECTOR_BYTES),
-                    length: count.saturating_mul(SECTOR_BYTES),
+                    offset,
+                    length,
                     begin_ns: begun.time_ns,
                     end_ns: event.time_ns.max(begun.time_ns),
                     is_metadata: begun.flags.contains('M'),

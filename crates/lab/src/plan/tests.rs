@@ -158,6 +158,31 @@ fn tracepoints_are_read_as_perf_and_the_kernel_print_them() {
 }
 
 #[test]
+fn requests_at_places_that_no_disk_has_are_none() {
+    let perf = "\
+          fio 1 [001] 1.000000000: block:block_rq_issue: 7,8 R 4096 () 36028797018963960 + 8 [fio]
+          fio 1 [001] 1.000100000: block:block_rq_complete: 7,8 R () 36028797018963960 + 8 [0]
+          fio 1 [001] 2.000000000: block:block_rq_issue: 7,8 R 4096 () 8 + 8 [fio]
+          fio 1 [001] 2.000100000: block:block_rq_complete: 7,8 R () 8 + 8 [0]
+";
+    let trace = Trace::parse(perf).expect("a request");
+    assert_eq!(trace.requests.iter().map(|it| it.offset).collect::<Vec<_>>(), [4096]);
+    let record = |offset: u64, length: u64| {
+        let disks = trace.disks.clone();
+        let header = TraceHeader { kind: TraceHeader::KIND.to_owned(), disks, lost: 0 };
+        let request = TraceRequest { offset, length, ..trace.requests[0] };
+        let json =
+            [serde_json::to_string(&header), serde_json::to_string(&request)].map(|it| it.expect("JSON"));
+        Trace::parse(&json.join("\n"))
+    };
+    record(1 << 40, 1 << 20).expect("a request");
+    for (offset, length) in [(u64::MAX - 100, 4096), (0, 1 << 63)] {
+        let error = record(offset, length).expect_err("no place").to_string();
+        assert!(error.contains("a place that no disk has"), "{error}");
+    }
+}
+
+#[test]
 fn texts_that_are_no_records_are_refused_with_the_line() {
     let errors = [
         ("", "no request"),
