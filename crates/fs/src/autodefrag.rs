@@ -7,7 +7,7 @@
 //! ([`data::defragment`](crate::data::defragment)): the extents that are in use, in the file's turn to write back; those that `policy` finds
 //! worth it, and that have one among them that was made since that commit, are read, verified, and written anew side by side,
 //! compressed if they were. The transactions are those of a writeback, and become durable with the next commit: none is
-//! made for this. Each step is one part, so that a sync of the file waits for no more than that.
+//! made for this, unless a quota is nearly used up and a commit may make room. Each step is one part, so that a sync of the file waits for no more than that.
 //!
 //! **Left alone.** Extents that a snapshot or another file has too, which stay shared; data that waits in the write-back tier,
 //! which destaging lays together; files that are overwritten in place, and writes into preallocated space; subvolumes that are read-only;
