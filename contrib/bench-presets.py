@@ -45,7 +45,7 @@ def fio(device, job, depth):
     # Zeros take no memory of the disk.
     common = [
         "fio", "--name=preset", f"--filename={device}", "--ioengine=libaio", "--direct=1", "--time_based",
-        f"--runtime={SECONDS}", "--randrepeat=1", "--norandommap", "--zero_buffers=1", "--output-format=json",
+        f"--runtime={SECONDS}", "--ramp_time=2", "--randrepeat=1", "--norandommap", "--zero_buffers=1", "--output-format=json",
     ]
     said = subprocess.run(common + words, check=True, stdout=subprocess.PIPE, text=True).stdout
     side = json.loads(said)["jobs"][0]["read" if "Reads" in job else "write"]

@@ -1,7 +1,8 @@
 //! A stream of btrfs send becomes subvolumes.
 //!
 //! The walk: [`receive`] reads commands, one after the other ([`brindle_stream`]). The first makes a subvolume, empty or a snapshot of
-//! one that is there (`known.rs` finds it by UUID); each further one is an operation of [`Filesystem`] on it (`names.rs`, `contents.rs`).
+//! one that is there (`known.rs` finds it by UUID); each further one is an operation of [`Filesystem`] on it (`names.rs`, `contents.rs`), some
+//! joined with the one before (`pending.rs`).
 //! Paths are resolved from the root of the subvolume, and never leave it (`path.rs`). A thread beside writes contents back meanwhile
 //! (`flusher.rs`). The end makes all durable, the subvolume
 //! read-only and known by its UUID, in one transaction ([`Filesystem::finish_received`]).
@@ -18,6 +19,7 @@ mod flusher;
 mod known;
 mod names;
 mod path;
+mod pending;
 mod source;
 mod subvolume;
 
@@ -145,6 +147,9 @@ impl<'r> Receiver<'r> {
             };
             self.tell(&ReceiveEvent::Command(&placed))?;
             let Placed { command, .. } = placed;
+            if self.join(&command, current)? {
+                continue;
+            }
             let begins = matches!(command, Command::Subvolume { .. } | Command::Snapshot { .. });
             if command.ends_subvolume() {
                 self.finish(&placed, current)?;
@@ -152,7 +157,7 @@ impl<'r> Receiver<'r> {
             let done = match current {
                 _ if command == Command::End => return Ok(()),
                 _ if begins => self.begin(&command)?.map(|incoming| *current = Some(incoming)),
-                Some(incoming) => incoming.apply(&command, &mut self.known),
+                Some(incoming) => incoming.apply(&placed, &mut self.known),
                 None => Err(ReceiveProblem::NoSubvolume),
             };
             match (done, &current) {
@@ -162,6 +167,19 @@ impl<'r> Receiver<'r> {
                 }
                 (Ok(()), _) => self.flusher.note_written(content_bytes(&placed.command)),
             }
+        }
+    }
+
+    /// Carries out the command that waits, if there is one; true if the next one was done with it.
+    fn join(
+        &mut self,
+        next: &Command<'_>,
+        current: &mut Option<Incoming<'r>>,
+    ) -> Result<bool, ReceiveFailure> {
+        let Some(incoming) = current else { return Ok(false) };
+        match incoming.join(next) {
+            Ok(is_done) => Ok(is_done),
+            Err(error) => self.failed(error, Some(incoming)).map(|()| false),
         }
     }
 

@@ -4,8 +4,9 @@ use super::Received;
 use super::error::ReceiveProblem;
 use super::known::Known;
 use super::path::{self, Found};
-use brindle_fs::{Filesystem, InodeId, NewInode, OpenFile, ReservedId, RootId};
-use brindle_stream::{Command, Origin};
+use super::pending::{Pending, PlainDirectories};
+use brindle_fs::{FileType, Filesystem, InodeId, NewInode, OpenFile, ReservedId, RootId};
+use brindle_stream::{Command, Origin, Placed};
 
 /// Permissions of a subvolume's root, until the stream sets others.
 const ROOT_PERMISSIONS: u32 = 0o700;
@@ -28,6 +29,9 @@ pub(super) struct Incoming<'f> {
     pub(super) failures: u64,
     pub(super) opened: Option<Opened>,
     pub(super) last_directory: Option<(Vec<u8>, InodeId)>,
+    /// The command before, if it waits for the next one.
+    pub(super) pending: Option<Pending>,
+    pub(super) plain: PlainDirectories,
 }
 
 impl<'f> Incoming<'f> {
@@ -53,8 +57,17 @@ impl<'f> Incoming<'f> {
             _ => return Err(ReceiveProblem::NoSubvolume),
         };
         let root = InodeId::root_of(id);
-        let (opened, last_directory) = (None, None);
-        Ok(Self { filesystem, root, name: name.to_vec(), origin, failures: 0, opened, last_directory })
+        Ok(Self {
+            filesystem,
+            root,
+            name: name.to_vec(),
+            origin,
+            failures: 0,
+            opened: None,
+            last_directory: None,
+            pending: None,
+            plain: PlainDirectories::default(),
+        })
     }
 
     /// Id of the subvolume.
@@ -67,9 +80,13 @@ impl<'f> Incoming<'f> {
         Received { id: self.id(), name: self.name.clone() }
     }
 
-    /// Carries out a command that neither begins nor ends a subvolume.
-    pub(super) fn apply(&mut self, command: &Command<'_>, known: &mut Known) -> Result<(), ReceiveProblem> {
-        let done = self.change_names(command).or_else(|| self.change_attributes(command));
+    /// Carries out a command that neither begins nor ends a subvolume, or keeps it until the next one ([`join`](Self::join)).
+    pub(super) fn apply(&mut self, placed: &Placed<'_>, known: &mut Known) -> Result<(), ReceiveProblem> {
+        if self.keep(placed)? {
+            return Ok(());
+        }
+        let command = &placed.command;
+        let done = self.change_names(command).or_else(|| self.change_xattrs(command));
         done.or_else(|| self.change_contents(command, known)).expect("a command of one of three kinds")
     }
 
@@ -88,6 +105,9 @@ impl<'f> Incoming<'f> {
     }
 
     pub(super) fn find(&self, path: &[u8]) -> Result<Found, ReceiveProblem> {
+        if let Some(opened) = self.opened.as_ref().filter(|opened| opened.path == path) {
+            return Ok(Found { id: opened.file.id(), kind: FileType::Regular });
+        }
         path::find(self.filesystem, self.root, path)
     }
 

@@ -11,6 +11,7 @@ mod populate;
 mod random;
 mod receive;
 mod receive_failing;
+mod receive_joined;
 mod replace;
 mod replace_two;
 mod resume;
