@@ -282,7 +282,7 @@ impl Turn<'_> {
         let size = self.file.inode().data.memory().disk_size;
         let length = to_usize(size.saturating_sub(range.start)).min(bytes.len());
         self.files.reader.read_in_turn(self.file, range.start, &mut bytes[..length])?;
-        Ok(WritingPiece { start: range.start, bytes: Arc::new(bytes) })
+        Ok(WritingPiece { start: range.start, bytes: Arc::new(bytes.into()) })
     }
 
     /// Parameters of the file's other writes, but that compressed contents stay compressed.

@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn contents_are_cut_out_of_their_pieces() {
-        let piece = |start, byte| WritingPiece { start, bytes: Arc::new(vec![byte; 100]) };
+        let piece = |start, byte| WritingPiece { start, bytes: Arc::new(vec![byte; 100].into()) };
         let pieces = [piece(0, 1), piece(100, 2), piece(200, 3)];
         let lengths =
             |range| contents_of(&pieces, &range).iter().map(|part| (part[0], part.len())).collect::<Vec<_>>();

@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn runs_are_of_pieces_that_touch() {
-        let piece = |start, length| WritingPiece { start, bytes: Arc::new(vec![0; length]) };
+        let piece = |start, length| WritingPiece { start, bytes: Arc::new(vec![0; length].into()) };
         assert_eq!(runs(&[piece(0, 10), piece(10, 5), piece(20, 5)]), [0..15, 20..25]);
     }
 

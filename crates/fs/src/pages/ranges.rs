@@ -3,6 +3,7 @@
 //! A piece is written to in place. One that is written on at its end grows, up to [`PIECE_MAX_BYTES`]; so a file that is
 //! written in order costs one piece a mebibyte, and one that is written here and there no more than its sectors.
 
+use super::piece::Piece;
 use brindle_ondisk::{to_u64, to_usize};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,7 +14,7 @@ pub(crate) const PIECE_MAX_BYTES: usize = 1 << 20;
 /// Pieces of a file, by offset: none is empty, none overlaps another, all are of whole sectors.
 #[derive(Debug, Default)]
 pub(crate) struct DirtyRanges {
-    pieces: BTreeMap<u64, Vec<u8>>,
+    pieces: BTreeMap<u64, Piece>,
     bytes: u64,
 }
 
@@ -30,7 +31,7 @@ impl DirtyRanges {
 
     /// Number of bytes within a range.
     pub(crate) fn bytes_in(&self, range: &Range<u64>) -> u64 {
-        let shared = |(start, piece): (u64, &Vec<u8>)| {
+        let shared = |(start, piece): (u64, &Piece)| {
             let end = start + to_u64(piece.len());
             end.min(range.end) - start.max(range.start)
         };
@@ -43,7 +44,7 @@ impl DirtyRanges {
     }
 
     /// The pieces that share something with a range, in order, whole.
-    pub(crate) fn overlapping(&self, range: &Range<u64>) -> impl Iterator<Item = (u64, &Vec<u8>)> {
+    pub(crate) fn overlapping(&self, range: &Range<u64>) -> impl Iterator<Item = (u64, &Piece)> {
         let first = self.first_reaching(range.start);
         self.pieces.range(first..range.end.max(first)).map(|(start, piece)| (*start, piece))
     }
@@ -119,7 +120,7 @@ impl DirtyRanges {
 
     /// Takes the first pieces: whole runs where that is possible, about `bytes_max` at the most, of at most
     /// `runs_max` runs.
-    pub(crate) fn take(&mut self, bytes_max: u64, runs_max: usize) -> Vec<(u64, Vec<u8>)> {
+    pub(crate) fn take(&mut self, bytes_max: u64, runs_max: usize) -> Vec<(u64, Piece)> {
         let (mut bytes, mut runs, mut end) = (0, 0, None);
         let mut split = None;
         for (start, piece) in &self.pieces {
@@ -145,13 +146,13 @@ impl DirtyRanges {
         if let Some((start, piece)) = self.pieces.range_mut(..offset).next_back() {
             if *start + to_u64(piece.len()) == offset {
                 let length = rest.len().min(PIECE_MAX_BYTES.saturating_sub(piece.len()));
-                piece.extend_from_slice(&rest[..length]);
+                piece.extend(&rest[..length]);
                 rest = &rest[length..];
             }
         }
         let mut at = offset + to_u64(bytes.len() - rest.len());
         for piece in rest.chunks(PIECE_MAX_BYTES) {
-            self.pieces.insert(at, piece.to_vec());
+            self.pieces.insert(at, Piece::copied(piece));
             at += to_u64(piece.len());
         }
     }

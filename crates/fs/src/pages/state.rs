@@ -13,7 +13,7 @@
 //!    contents away or moves them (truncate, holes, clones);
 //! 2. the file's *writeback* lock: one writeback at a time;
 //! 3. the *memory*, held for no longer than memory moves; nothing else is locked under it but the queue of
-//!    dirty files. It may be taken while a tree is locked, by a thread that changes an inode item.
+//!    dirty files, and the list of spare buffers. It may be taken while a tree is locked, by a thread that changes an inode item.
 //!
 //! **Reads beside writeback.** The gate does not keep them apart, and need not: what writeback replaces in the items is
 //! what the reader takes from memory, if it looked before the items changed (`version` moves on with them); if it
@@ -28,6 +28,7 @@
 //! counts as soon as the items have it, also if it has been written once more since: the file had that byte
 //! when the writeback began, and an fsync that waits for the writeback promises it.
 
+use super::piece::Piece;
 use crate::attributes::{Attributes, InodeId};
 use crate::pages::failures::Failures;
 use crate::pages::ranges::{DirtyRanges, copy_shared};
@@ -93,7 +94,7 @@ pub(crate) struct WritingPiece {
     /// Offset in the file.
     pub(crate) start: u64,
     /// The contents, of whole sectors.
-    pub(crate) bytes: Arc<Vec<u8>>,
+    pub(crate) bytes: Arc<Piece>,
 }
 
 impl WritingPiece {
@@ -378,7 +379,7 @@ mod tests {
     use super::*;
 
     fn writing(start: u64, byte: u8, length: usize) -> WritingPiece {
-        WritingPiece { start, bytes: Arc::new(vec![byte; length]) }
+        WritingPiece { start, bytes: Arc::new(vec![byte; length].into()) }
     }
 
     #[test]
