@@ -12,7 +12,7 @@ const STYLE: &str = "\
 --ext4:#7aa7ee;--xfs:#5cc9c9;--btrfs:#f0b155;--brindle:#e07fd2;--brindle-off:#9c5a93;--brindle-all:#c9a3ff;--read:#6fd39a;--written:#ff8f70}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--page);color:var(--ink);font:16px/1.5 system-ui,sans-serif}
-main{max-width:1180px;margin:0 auto;padding:20px 16px 64px}
+main{max-width:1360px;margin:0 auto;padding:20px 16px 64px}
 h1{font-size:1.7rem;line-height:1.2;margin:.4em 0}
 h2{font-size:1.3rem;margin:2.2em 0 .5em;padding-top:.5em;border-top:1px solid var(--line)}
 h3{font-size:1.05rem;margin:1.6em 0 .4em}

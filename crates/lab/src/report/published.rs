@@ -65,7 +65,7 @@ pub(super) const PUBLISHED: [Published; 11] = [
         reference: 6,
     },
     Published {
-        title: "The same without syncs (--force-unsafe-io)",
+        title: "Upgrade of all packages without syncs (--force-unsafe-io)",
         work: "upgrade-nosync",
         phase: "upgrade",
         unit: Unit::Seconds,
@@ -73,7 +73,7 @@ pub(super) const PUBLISHED: [Published; 11] = [
         reference: 6,
     },
     Published {
-        title: "The same upgrade by dpkg itself, with syncs",
+        title: "The upgrade by dpkg itself, with syncs",
         work: "dpkg",
         phase: "upgrade",
         unit: Unit::Seconds,
@@ -81,7 +81,7 @@ pub(super) const PUBLISHED: [Published; 11] = [
         reference: 6,
     },
     Published {
-        title: "By dpkg itself, without syncs",
+        title: "The upgrade by dpkg itself, without syncs",
         work: "dpkg-nosync",
         phase: "upgrade",
         unit: Unit::Seconds,
@@ -100,7 +100,7 @@ pub(super) const PUBLISHED: [Published; 11] = [
         reference: 0,
     },
     Published {
-        title: "The same on two hard disks and an SSD",
+        title: "A stream from raid1c3 on two hard disks and an SSD, one job",
         work: "reads-1",
         phase: "sequential",
         unit: Unit::MebibytesPerSecond,
@@ -122,7 +122,7 @@ pub(super) const PUBLISHED: [Published; 11] = [
         reference: 0,
     },
     Published {
-        title: "The same on two hard disks and an SSD",
+        title: "Eight jobs that read one file, two hard disks and an SSD",
         work: "reads-8",
         phase: "sequential",
         unit: Unit::MebibytesPerSecond,
@@ -152,7 +152,7 @@ pub(super) const PUBLISHED: [Published; 11] = [
         reference: 0,
     },
     Published {
-        title: "The same objects written to Ceph itself, one client of `rados bench`",
+        title: "Objects of 512 KiB written to Ceph itself, one client of `rados bench`",
         work: "rados-1",
         phase: "write",
         unit: Unit::MebibytesPerSecond,

@@ -69,11 +69,12 @@ pub(super) fn method(results: &Results) -> Vec<Block> {
     let mut blocks = vec![
         heading(1, "Filesystems on modelled disks"),
         Block::Text(format!(
-            "Plan {}, {} rounds, seed {}; brindle {}, commit {commit}; {}; {} processors, {gibibytes} GiB. \
+            "Plan {}, {} round{}, seed {}; brindle {}, commit {commit}; {}; {} processors, {gibibytes} GiB. \
              **Modelled disks**, not drives: hard disk {}, SSD {}. Configurations took turns in each round; each figure \
              is of disks and a filesystem of its own, which was examined afterwards.",
             head.plan,
             head.rounds,
+            if head.rounds == 1 { "" } else { "s" },
             head.seed,
             head.version,
             head.kernel,
@@ -342,7 +343,10 @@ fn defragmented(phases: &[PhaseFigures]) -> Vec<Block> {
         "seeks, new / overwritten / defragmented",
     ];
     vec![
-        heading(3, "The same, and after `brindle filesystem defragment`"),
+        heading(
+            3,
+            "A file read in order: new, overwritten at random, and after `brindle filesystem defragment`",
+        ),
         Block::Text(format!("Aim of brindle: {:.0} % of new.", OVERWRITTEN.1 * 100.0)),
         Block::Table(Table { rows, ..Table::new(&head, 1) }),
     ]
