@@ -73,6 +73,12 @@ pub(crate) struct PoolDevice {
     pub(crate) missed_end_of: Option<NonZeroU64>,
     /// Root of a log that its superblock names, and that of another device does not, which failed to take it. The next commit ends it.
     pub(crate) names_log: Option<NodeExpectation>,
+    /// Root of a log of which it failed to take the superblock: its superblock names this one, or not. The next commit ends it.
+    pub(crate) may_name_log: Option<NodeExpectation>,
+    /// True if it has missed the end of the log that it names, and the fingerprint of that is settled: logs of later commits are none that it names.
+    pub(crate) has_missed_end: bool,
+    /// Fingerprints of the last logs that only this device may have, by their roots.
+    pub(crate) known_logs: Vec<(NodeExpectation, NonZeroU64)>,
     /// While another device is to take its place: where this one was written since, or should have been.
     pub(crate) written_since: Option<Arc<LostWrites>>,
     /// The device whose place it has taken, until that loses its superblocks.
@@ -266,6 +272,9 @@ impl PoolDevice {
             lacks_log: Arc::default(),
             missed_end_of: None,
             names_log: None,
+            may_name_log: None,
+            has_missed_end: false,
+            known_logs: Vec::new(),
             written_since: None,
             predecessor: None,
         }

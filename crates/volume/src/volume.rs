@@ -294,12 +294,17 @@ impl Volume {
         self.snapshot().devices.iter().any(|device| device.written_devid.is_some())
     }
 
-    /// The superblocks of a commit are written: all devices have the ids that these say, and the log of before is ended.
+    /// The superblocks of a commit are written: all devices have the ids that these say, and the log of before is ended, also for those
+    /// that did not take theirs.
     pub fn settle_superblocks(&self) {
+        let generation = self.superblock().generation;
         self.change(|pool| {
-            pool.devices
-                .iter_mut()
-                .for_each(|device| (device.written_devid, device.names_log) = (None, None));
+            for device in &mut pool.devices {
+                (device.written_devid, device.names_log, device.may_name_log) = (None, None, None);
+                let lacks_something = device.writable.is_none() || !device.lost_writes.is_empty();
+                device.has_missed_end |= lacks_something || device.missed_end_of.is_some();
+                device.has_missed_end &= device.durability.durable_superblock() != generation;
+            }
         });
     }
 

@@ -10,10 +10,11 @@ use crate::histogram::{HistogramCounts, Timing};
 use crate::space::Space;
 use crate::store::Store;
 use crate::tree::Tree;
-use brindle_ondisk::{Generation, RootId};
+use brindle_ondisk::{Generation, Logical, RootId};
 use brindle_sync::atomic::{AtomicU64, Ordering};
 use brindle_sync::{Condvar, Mutex, MutexGuard, Rank, Ranked};
 use brindle_volume::DeviceSet;
+use holders::LogHolders;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -40,7 +41,7 @@ pub(crate) struct LogState {
     /// The transaction whose changes are logged.
     pub(crate) generation: Generation,
     /// Devices that hold what was synced.
-    pub(crate) holders: Option<holders::LogHolders>,
+    pub(crate) holders: Option<LogHolders>,
     /// The log trees, by subvolume.
     pub(crate) trees: BTreeMap<RootId, Arc<Tree>>,
     /// The tree of log trees.
@@ -216,6 +217,10 @@ impl Log {
     pub(crate) fn end(&self, store: &Store, space: &Space) {
         let mut state = self.state();
         let blocks = std::mem::take(&mut *store.unwritten().log.write());
+        if let Some(alone) = state.holders.as_ref().map(LogHolders::alone).filter(|alone| !alone.is_empty()) {
+            let sealed = |at: Logical| store.seal(at, blocks.get(&at)?).ok();
+            store.volume().note_log_alone(alone, sealed);
+        }
         for at in blocks.keys() {
             space.extent_freed(*at, store.nodesize().into(), false);
         }

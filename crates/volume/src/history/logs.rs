@@ -29,7 +29,8 @@
 //! **A missing device** has a superblock that names a log, if it went away between two commits, or in a power cut. The first commit without it
 //! has all of that log, and its places are used again. So this commit stores a fingerprint of the log, as far as that has places on
 //! the device, beside the mark ([`DevItem::log_fingerprint`](brindle_ondisk::item::DevItem::log_fingerprint)), by which the device is known when it rejoins. With
-//! another log, or none stored, it may have been written by itself.
+//! another log, or none stored, it may have been written by itself. Of a log that lay on devices alone that were lost, nothing can be read
+//! any more: each commit takes the fingerprint from the blocks in memory as it ends the log.
 
 use super::{BLOCKS, apart_devices};
 use crate::device::PoolDevice;
@@ -40,6 +41,9 @@ use brindle_ondisk::{
 };
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
+
+/// Upper bound on the logs of a device of which the fingerprint is known.
+const KNOWN_LOGS_MAX: usize = 4;
 
 /// Contents of a device where a block of a log has a place.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -59,7 +63,7 @@ pub(super) enum Held {
 /// Block of a log, or of a commit.
 pub(super) struct Block {
     pub(super) node: Node,
-    /// Device that it was read from.
+    /// Device that has it.
     holder: usize,
 }
 
@@ -89,6 +93,9 @@ impl Volume {
         }
         for named in newest.iter().copied() {
             let log = self.log_of(pool, named);
+            if let Some(root) = pool.devices[named].superblock.as_deref().and_then(root_of_log) {
+                self.note_known_log(named, root, &self.blocks_of(pool, &[named], root, |_| true));
+            }
             // Of a log by which the pool is not entered, blocks below the root may be those of another one by now.
             let certain = if named == entered { &log } else { log.get(..1).unwrap_or_default() };
             for index in newest.iter().copied().filter(|index| *index != named) {
@@ -137,27 +144,71 @@ impl Volume {
         let is_held = |block: &Block| {
             others.iter().any(|other| self.held(pool, *other, std::slice::from_ref(block)) == [Held::Same])
         };
-        let is_known = fingerprint(&blocks) == pool.devices[index].item.log_fingerprint();
+        let stored = pool.devices[index].item.log_fingerprint();
+        let is_known = fingerprint(&blocks).zip(stored).is_some_and(|(log, stored)| is_one_of(log, stored));
         !is_known && !blocks.iter().all(is_held)
     }
 
-    /// Fingerprint of the log that the last superblock on the devices names, or on this one alone, as far as it has places there; `None` if it names
-    /// none, or no such block of it can be read.
+    /// Fingerprint of the log that the last superblock on the devices names, or on this one alone, as far as it has places there, and
+    /// of one that this one may name; `None` if there is none, or no such block of it can be read.
     pub fn log_fingerprint(&self, devid: DevId) -> Option<NonZeroU64> {
         let pool = self.snapshot();
         let is_it = |device: &PoolDevice| device.devid == devid && !device.is_intruder && !device.is_seed;
         let index = pool.devices.iter().position(is_it)?;
-        let named = pool.devices[index].names_log.or_else(|| root_of_log(&self.superblock()));
-        self.fingerprint_on(&pool, index, named.or(pool.ended_log)?)
+        self.fingerprint_of_logs_on(&pool, index, root_of_log(&self.superblock()).or(pool.ended_log))
     }
 
-    /// Fingerprint of a log, as far as it has places on a device.
-    pub(crate) fn fingerprint_on(
+    /// Fingerprint of the logs that the superblock of a device may name: this one, if it names no other one.
+    pub(crate) fn fingerprint_of_logs_on(
         &self,
         pool: &Pool,
         index: usize,
-        root: NodeExpectation,
+        named: Option<NodeExpectation>,
     ) -> Option<NonZeroU64> {
+        let device = pool.devices.get(index).filter(|device| !device.has_missed_end)?;
+        let roots = [device.names_log.or(named), device.may_name_log];
+        let mut logs = roots.into_iter().flatten().filter_map(|root| self.fingerprint_on(pool, index, root));
+        let (first, second) = (logs.next()?, logs.next());
+        Some(second.map_or(first, |second| either(first, second)))
+    }
+
+    /// Takes note of a log that ends, of which devices have the only copies of blocks: after their loss no device has these.
+    pub fn note_log_alone(&self, devices: &[DevId], find: impl Fn(Logical) -> Option<Node>) {
+        let pool = self.snapshot();
+        for devid in devices {
+            let is_it =
+                |device: &PoolDevice| device.devid == *devid && !device.is_intruder && !device.is_seed;
+            let Some(index) = pool.devices.iter().position(is_it) else { continue };
+            let device = &pool.devices[index];
+            let named = device.names_log.or_else(|| root_of_log(&self.superblock()));
+            let has_place = |at| pool.has_place(index, at, self.tree_context().nodesize);
+            let found = |expected: &NodeExpectation| {
+                let node = has_place(expected.bytenr).then(|| find(expected.bytenr)).flatten()?;
+                Some(Block { node, holder: index })
+            };
+            for root in [named, device.may_name_log].into_iter().flatten() {
+                self.note_known_log(index, root, &walk(root, found));
+            }
+        }
+    }
+
+    fn note_known_log(&self, index: usize, root: NodeExpectation, blocks: &[Block]) {
+        if let Some(log) = fingerprint(blocks) {
+            self.change(|pool| {
+                let known = &mut pool.devices[index].known_logs;
+                known.insert(0, (root, log));
+                known.truncate(KNOWN_LOGS_MAX);
+            });
+        }
+    }
+
+    /// Fingerprint of a log, as far as it has places on a device.
+    fn fingerprint_on(&self, pool: &Pool, index: usize, root: NodeExpectation) -> Option<NonZeroU64> {
+        let is_it =
+            |known: &NodeExpectation| (known.bytenr, known.generation) == (root.bytenr, root.generation);
+        if let Some((_, log)) = pool.devices[index].known_logs.iter().find(|(known, _)| is_it(known)) {
+            return Some(*log);
+        }
         let devices: Vec<usize> =
             present(pool).filter(|index| pool.devices[*index].lost_writes.is_empty()).collect();
         let has_place = |at| pool.has_place(index, at, self.tree_context().nodesize);
@@ -186,30 +237,15 @@ impl Volume {
         root: NodeExpectation,
         is_meant: impl Fn(Logical) -> bool,
     ) -> Vec<Block> {
-        let (mut next, mut blocks) = (VecDeque::from([root]), Vec::new());
-        while let Some(expected) = next.pop_front().filter(|_| blocks.len() < BLOCKS) {
-            let nodesize = self.tree_context().nodesize;
+        let nodesize = self.tree_context().nodesize;
+        walk(root, |expected| {
             let on_device = |holder: &usize| {
                 let copies = pool.copies_on(*holder, expected.bytenr, nodesize);
-                let check = |bytes| Node::check(bytes, self.tree_context(), &expected).ok();
+                let check = |bytes| Node::check(bytes, self.tree_context(), expected).ok();
                 copies.into_iter().find_map(check).map(|node| Block { node, holder: *holder })
             };
-            let found = devices.iter().filter(|_| is_meant(expected.bytenr)).find_map(on_device);
-            let Some(block) = found else { continue };
-            let node = &block.node;
-            let children = node.key_ptrs().iter().filter(|child| Some(child.generation) == root.generation);
-            next.extend(children.map(|child| NodeExpectation::child(child, node.level())));
-            let items = (0..node.items().len()).filter_map(|slot| node.item(slot));
-            let roots = items.filter(|(key, _)| key.item_type == KeyType::ROOT_ITEM);
-            next.extend(roots.filter_map(|(key, data)| match Item::parse(&key, data) {
-                Ok(Item::Root(item)) if Some(item.generation) == root.generation => {
-                    Some(NodeExpectation::root(item.bytenr, item.generation, item.level))
-                }
-                _ => None,
-            }));
-            blocks.push(block);
-        }
-        blocks
+            devices.iter().filter(|_| is_meant(expected.bytenr)).find_map(on_device)
+        })
     }
 
     /// Contents of a device in the places of blocks.
@@ -240,6 +276,27 @@ impl Volume {
     }
 }
 
+/// First blocks of a log, down from its root, that are found.
+fn walk(root: NodeExpectation, find: impl Fn(&NodeExpectation) -> Option<Block>) -> Vec<Block> {
+    let (mut next, mut blocks) = (VecDeque::from([root]), Vec::new());
+    while let Some(expected) = next.pop_front().filter(|_| blocks.len() < BLOCKS) {
+        let Some(block) = find(&expected) else { continue };
+        let node = &block.node;
+        let children = node.key_ptrs().iter().filter(|child| Some(child.generation) == root.generation);
+        next.extend(children.map(|child| NodeExpectation::child(child, node.level())));
+        let items = (0..node.items().len()).filter_map(|slot| node.item(slot));
+        let roots = items.filter(|(key, _)| key.item_type == KeyType::ROOT_ITEM);
+        next.extend(roots.filter_map(|(key, data)| match Item::parse(&key, data) {
+            Ok(Item::Root(item)) if Some(item.generation) == root.generation => {
+                Some(NodeExpectation::root(item.bytenr, item.generation, item.level))
+            }
+            _ => None,
+        }));
+        blocks.push(block);
+    }
+    blocks
+}
+
 /// Devices that are there.
 fn present(pool: &Pool) -> impl Iterator<Item = usize> {
     (0..pool.devices.len()).filter(|index| pool.devices[*index].device.is_some())
@@ -251,6 +308,21 @@ fn fingerprint(blocks: &[Block]) -> Option<NonZeroU64> {
     let hash = ChecksumType::Xxhash64.compute(&checksums);
     let hash = <[u8; 8]>::try_from(hash.as_bytes()).expect("the size of an XXH64");
     NonZeroU64::new(u64::from_le_bytes(hash)).filter(|_| !blocks.is_empty())
+}
+
+/// Fingerprint of two logs: half of each.
+fn either(one: NonZeroU64, other: NonZeroU64) -> NonZeroU64 {
+    NonZeroU64::new(half(one.get()) | half(other.get()) << 32).unwrap_or(one)
+}
+
+/// Returns true if a log is that of a stored fingerprint, or one of two.
+fn is_one_of(log: NonZeroU64, stored: NonZeroU64) -> bool {
+    let of_log = half(log.get());
+    log == stored || of_log == half(stored.get()) || of_log == stored.get() >> 32
+}
+
+fn half(fingerprint: u64) -> u64 {
+    fingerprint & u64::from(u32::MAX)
 }
 
 /// Returns true if a device lacks a block that has a place there.

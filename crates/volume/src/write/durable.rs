@@ -287,10 +287,7 @@ impl Volume {
     /// The superblocks of a commit are written to a set of devices, but for those that failed: these name the log that it ends.
     fn has_ended_log(&self, pool: &Pool, template: &Superblock, failed: &[usize]) {
         let root = self.log_that_ends(pool, template.generation);
-        let log_on = |index: &usize| {
-            let named = pool.devices[*index].names_log.or(root)?;
-            Some((*index, self.fingerprint_on(pool, *index, named)?))
-        };
+        let log_on = |index: &usize| Some((*index, self.fingerprint_of_logs_on(pool, *index, root)?));
         let logs: Vec<(usize, NonZeroU64)> = failed.iter().filter_map(log_on).collect();
         let is_known =
             root.is_none() || pool.ending.is_some_and(|(written, _)| written == template.generation);
@@ -306,7 +303,7 @@ impl Volume {
         }
     }
 
-    /// The superblocks of a log are written to devices, but for those that failed: the others name it from now on.
+    /// The superblocks of a log are written to devices, but for those that failed: the others name it from now on, and these may.
     fn is_named_by_some(
         &self,
         members: &[Member<'_>],
@@ -316,7 +313,11 @@ impl Volume {
         let has_failed = |index: usize| failed.iter().any(|(failed, _)| *failed == index);
         let named: Vec<usize> = members.iter().map(|one| one.index).filter(|it| !has_failed(*it)).collect();
         self.change(|pool| {
-            named.into_iter().for_each(|index| pool.devices[index].names_log = root_of_log(template));
+            for index in named {
+                let device = &mut pool.devices[index];
+                (device.names_log, device.has_missed_end) = (root_of_log(template), false);
+            }
+            failed.iter().for_each(|(index, _)| pool.devices[*index].may_name_log = root_of_log(template));
         });
     }
 
@@ -353,6 +354,12 @@ impl Volume {
             lost.retain(|(_, places)| !places.is_empty());
             self.bear(&pool, lost);
             return Err(WriteError::Superblocks { failures });
+        }
+        if members.iter().any(|one| one.member.has_missed_end) {
+            let indices: Vec<usize> = members.iter().map(|one| one.index).collect();
+            self.change(|pool| {
+                indices.into_iter().for_each(|index| pool.devices[index].has_missed_end = false);
+            });
         }
         self.set_superblock(template.clone());
         Ok(())

@@ -6,6 +6,7 @@ mod classes;
 mod ground;
 mod kernel;
 mod limits;
+mod log_alone;
 mod preallocated;
 mod refusing;
 mod sorting;

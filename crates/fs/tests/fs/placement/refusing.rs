@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Two disks in raid1, and an SSD that can be told to fail, on which data waits.
-fn pool() -> (MixedPool, Arc<FaultyDevice>) {
+pub(super) fn pool() -> (MixedPool, Arc<FaultyDevice>) {
     let devices = &[(Solid, 512), (Rotating, 1024), (Rotating, 1024)];
     let mut pool = MixedPool::new(devices, Making::of(Profile::Raid1, Profile::Raid1));
     pool.write.write_back = WriteBackWish::Told(WriteBackMode::Sync);
@@ -28,7 +28,7 @@ fn pool() -> (MixedPool, Arc<FaultyDevice>) {
 }
 
 /// The pool with a file of 1 MiB that waits on the SSD.
-fn opened(pool: &MixedPool) -> Filesystem {
+pub(super) fn opened(pool: &MixedPool) -> Filesystem {
     let fs = pool.open();
     let single = WriteBackSettings { mode: None, profile: Some(Profile::Single) };
     fs.set_write_back(single).expect("writable");
@@ -38,7 +38,7 @@ fn opened(pool: &MixedPool) -> Filesystem {
     fs
 }
 
-fn is_whole(fs: &Filesystem, name: &str) -> bool {
+pub(super) fn is_whole(fs: &Filesystem, name: &str) -> bool {
     let found = fs.lookup(fs.root(), name.as_bytes()).expect("readable").expect("it was synced");
     let file = fs.open_file(found.inode).expect("there it is");
     let (mut bytes, expected) = (vec![0; MIB], contents(MIB));
