@@ -17,9 +17,9 @@ use crate::mkfs::signature;
 use crate::scrub::{WINDOW_BYTES, names, text_of};
 use brindle_device::WritableDevice;
 use brindle_fs::{ErrorKind, Filesystem, FsError};
-use brindle_ondisk::{DevId, Physical, to_u64};
+use brindle_ondisk::{DevId, Physical};
 use brindle_tree::{Committed, Pool, Replacing};
-use brindle_volume::{CopyOptions, CopyRead, DeviceStatus, ScrubFault, ScrubStripe};
+use brindle_volume::{Content, CopyOptions, CopyRead, DeviceStatus, ScrubFault, ScrubStripe};
 use std::sync::Arc;
 
 /// Number of windows after which the places written since are copied.
@@ -230,15 +230,27 @@ impl<'c, 'o> Copying<'c, 'o> {
         let Some(UnderWay { read, view }) = window else { return Ok(()) };
         let found = read.end()?;
         for fault in &found.scrub.faults {
+            if !self.is_loss(fault, &view) {
+                continue;
+            }
             let text = self.text_of(fault, &view);
             tracing::error!("device replace: {text}");
-            if self.lost_unverified == 0 && found.lost_unverified > 0 {
+            if fault.is_silent && self.lost_unverified == 0 {
                 self.first_lost = text;
             }
+            self.lost_unverified += u64::from(fault.is_silent);
+            self.progress.left += 1;
         }
-        self.progress.left += to_u64(found.scrub.faults.len());
-        self.lost_unverified += found.lost_unverified;
         Ok(())
+    }
+
+    /// Returns false if a fault is of data without checksums that no file has: preallocated space, and what was overwritten of an extent.
+    fn is_loss(&self, fault: &ScrubFault, view: &Committed<'_>) -> bool {
+        if !fault.is_silent || fault.content != Content::Data {
+            return true;
+        }
+        let is_read = names::is_read(self.filesystem, view, fault.logical);
+        is_read.inspect_err(|error| tracing::debug!("{error}")).unwrap_or(true)
     }
 
     /// A fault in words, with the names of its files.

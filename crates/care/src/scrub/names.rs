@@ -28,6 +28,19 @@ pub(super) fn files_of_data(filesystem: &Filesystem, at: Logical) -> Result<Vec<
     of_address(filesystem, &filesystem.pool().committed()?, at)
 }
 
+/// Returns true if a file has contents at an address of data: it is neither preallocated nor a part of an extent that was overwritten.
+pub(crate) fn is_read(
+    filesystem: &Filesystem,
+    view: &Committed<'_>,
+    at: Logical,
+) -> Result<bool, ScrubError> {
+    let Some(extent) = view.extent_at(at)?.filter(|extent| !extent.references.is_empty()) else {
+        return Ok(true);
+    };
+    let places = places_of(filesystem, view, &extent, at, usize::MAX)?;
+    Ok(places.iter().any(|place| !place.is_prealloc))
+}
+
 fn of_address(
     filesystem: &Filesystem,
     view: &Committed<'_>,
@@ -36,28 +49,48 @@ fn of_address(
     let Some(extent) = view.extent_at(at)?.filter(|extent| !extent.is_block) else {
         return Ok(Vec::new());
     };
-    let mut places: Vec<(InodeId, u64)> = Vec::new();
+    let mut places = places_of(filesystem, view, &extent, at, FILES_MAX)?;
+    places.sort_unstable();
+    places.dedup();
+    places.truncate(FILES_MAX);
+    Ok(places.into_iter().map(|place| (path_of(filesystem, place.file), place.offset)).collect())
+}
+
+/// Place of a file that has an address of an extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    file: InodeId,
+    offset: u64,
+    /// True if it reads as zeros there.
+    is_prealloc: bool,
+}
+
+/// Places of an address of an extent, by its references; no more of these are asked once there are so many.
+fn places_of(
+    filesystem: &Filesystem,
+    view: &Committed<'_>,
+    extent: &CommittedExtent,
+    at: Logical,
+    most: usize,
+) -> Result<Vec<Place>, ScrubError> {
+    let mut places: Vec<Place> = Vec::new();
     for reference in &extent.references {
-        if places.len() >= FILES_MAX {
+        if places.len() >= most {
             break;
         }
         match reference {
             BackRef::Data(data) => {
                 let id = InodeId { tree: data.root, number: data.objectid };
-                let offset = offset_in(filesystem, view, id, data.offset.get(), &extent, at)?;
-                places.extend(offset.map(|offset| (id, offset)));
+                places.extend(place_in(filesystem, view, id, data.offset.get(), extent, at)?);
             }
             BackRef::SharedData { parent, .. } => {
                 let leaf = view.leaf(*parent)?;
-                places.extend(in_leaf(&leaf, &extent, at));
+                places.extend(in_leaf(&leaf, extent, at));
             }
             BackRef::Tree(_) | BackRef::SharedTree(_) | BackRef::Owner(_) => {}
         }
     }
-    places.sort_unstable();
-    places.dedup();
-    places.truncate(FILES_MAX);
-    Ok(places.into_iter().map(|(id, offset)| (path_of(filesystem, id), offset)).collect())
+    Ok(places)
 }
 
 /// Files, for a message.
@@ -67,15 +100,15 @@ pub(crate) fn in_words(files: &[(Vec<u8>, u64)]) -> String {
     if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
 }
 
-/// Offset in a file of an address of an extent, by the file's items.
-fn offset_in(
+/// Place of a file that has an address of an extent, by the file's items.
+fn place_in(
     filesystem: &Filesystem,
     view: &Committed<'_>,
     id: InodeId,
     from: u64,
     extent: &CommittedExtent,
     at: Logical,
-) -> Result<Option<u64>, ScrubError> {
+) -> Result<Option<Place>, ScrubError> {
     let Some(tree) = view.tree(id.tree)? else { return Ok(None) };
     let mut cursor = filesystem.pool().cursor(&tree, Readahead::None);
     // A reference names the offset at which the extent would begin, which may lie before the file.
@@ -85,8 +118,8 @@ fn offset_in(
         if (key.objectid, key.item_type) != (id.number, KeyType::EXTENT_DATA) {
             break;
         }
-        if let Some(offset) = offset_of(&key, data, extent, at) {
-            return Ok(Some(offset));
+        if let Some(place) = place_of(id, &key, data, extent, at) {
+            return Ok(Some(place));
         }
         if key.offset() > first.saturating_add(extent_reach(extent)) {
             break;
@@ -102,21 +135,19 @@ fn extent_reach(extent: &CommittedExtent) -> u64 {
     extent.length.max(COMPRESSED_MAX)
 }
 
-/// Files of a leaf that refer to an address of an extent.
-fn in_leaf(leaf: &Node, extent: &CommittedExtent, at: Logical) -> Vec<(InodeId, u64)> {
+/// Places of files of a leaf that have an address of an extent.
+fn in_leaf(leaf: &Node, extent: &CommittedExtent, at: Logical) -> Vec<Place> {
     let tree = leaf.header().owner;
     let items = (0..leaf.len()).filter_map(|slot| leaf.item(slot));
     let of_extent = items.filter(|(key, _)| key.item_type == KeyType::EXTENT_DATA);
-    let found = of_extent.filter_map(|(key, data)| {
-        let offset = offset_of(&key, data, extent, at)?;
-        Some((InodeId { tree, number: key.objectid }, offset))
-    });
+    let found = of_extent
+        .filter_map(|(key, data)| place_of(InodeId { tree, number: key.objectid }, &key, data, extent, at));
     found.collect()
 }
 
-/// Offset in a file of an address, if an item of the file has it; of a compressed extent, the offset where it begins.
-fn offset_of(key: &Key, data: &[u8], extent: &CommittedExtent, at: Logical) -> Option<u64> {
-    let Ok(Item::FileExtent(FileExtent::OnDisk { compression, extent: on_disk, .. })) =
+/// Place of a file that has an address, if this item of the file has it; of a compressed extent, that where it begins.
+fn place_of(file: InodeId, key: &Key, data: &[u8], extent: &CommittedExtent, at: Logical) -> Option<Place> {
+    let Ok(Item::FileExtent(FileExtent::OnDisk { compression, is_prealloc, extent: on_disk, .. })) =
         Item::parse(key, data)
     else {
         return None;
@@ -124,11 +155,12 @@ fn offset_of(key: &Key, data: &[u8], extent: &CommittedExtent, at: Logical) -> O
     if on_disk.disk_bytenr != extent.start {
         return None;
     }
+    let place = |offset| Place { file, offset, is_prealloc };
     if compression != Compression::None {
-        return Some(key.offset());
+        return Some(place(key.offset()));
     }
     let within = at.distance_from(extent.start)?.checked_sub(on_disk.offset.get())?;
-    (within < on_disk.num_bytes.get()).then(|| key.offset() + within)
+    (within < on_disk.num_bytes.get()).then(|| place(key.offset() + within))
 }
 
 /// Path from the top level, as far as it is known.

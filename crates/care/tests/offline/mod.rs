@@ -6,6 +6,7 @@ mod crash;
 mod device;
 mod extract;
 mod full;
+mod lost;
 mod order;
 mod populate;
 mod random;

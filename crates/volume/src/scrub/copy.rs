@@ -4,7 +4,7 @@
 //! told to be avoided; verified like in a scrub; and written to the target at the same addresses. Parity is computed from
 //! verified data. What is wrong wherever it is read is copied as the device has it, so that it is no worse on the
 //! target; what can be read nowhere is not written. Both are faults. Contents without checksums that can be read nowhere are
-//! counted by themselves: on the target nothing would tell that they are lost.
+//! told apart: on the target nothing would tell that they are lost.
 
 use super::correct::{Corrector, Part};
 use super::expected::{Content, Want};
@@ -55,8 +55,6 @@ pub struct CopyRead<'r> {
 pub struct CopyFindings {
     /// Counts, and contents that were wrong everywhere, or could be read nowhere.
     pub scrub: ScrubFindings,
-    /// Number of sectors without checksums, in use, that can be read nowhere.
-    pub lost_unverified: u64,
     /// Bytes that were written to the target.
     pub written_bytes: u64,
 }
@@ -134,7 +132,7 @@ impl CopyRead<'_> {
         let counts = &mut corrector.findings.counts;
         (counts.read_bytes, [counts.data_extents, counts.tree_extents]) =
             (self.read_bytes, self.expected.extents);
-        let mut copy = Copying { read: &self, corrector, output: Output::default(), lost_unverified: 0 };
+        let mut copy = Copying { read: &self, corrector, output: Output::default() };
         for range in &self.data {
             let mut at = range.start;
             while at < range.end {
@@ -144,13 +142,13 @@ impl CopyRead<'_> {
         for strip in &self.parity {
             copy.copy_parity(strip, &answers);
         }
-        let Copying { corrector, output, lost_unverified, .. } = copy;
+        let Copying { corrector, output, .. } = copy;
         let mut written_bytes = 0;
         for (stripe_offset, bytes) in output.0 {
             self.replacement.target.write_at(self.physical() + stripe_offset, &bytes)?;
             written_bytes += to_u64(bytes.len());
         }
-        Ok(CopyFindings { scrub: corrector.findings, lost_unverified, written_bytes })
+        Ok(CopyFindings { scrub: corrector.findings, written_bytes })
     }
 
     /// Address of the device extent.
@@ -164,7 +162,6 @@ struct Copying<'c> {
     read: &'c CopyRead<'c>,
     corrector: Corrector<'c>,
     output: Output,
-    lost_unverified: u64,
 }
 
 impl Copying<'_> {
@@ -293,8 +290,8 @@ impl Copying<'_> {
                 self.output.push(at, &own);
             }
             None => {
-                it.fail(part, &format!("{failure}; no other copy can be read, and it is not copied"));
-                self.lost_unverified += u64::from(!want.is_verifiable());
+                let problem = format!("{failure}; no other copy can be read, and it is not copied");
+                it.fail_to_copy(part, &problem, !want.is_verifiable());
             }
         }
     }
@@ -325,8 +322,8 @@ impl Copying<'_> {
                     let logical = self.read.chunk.start + slice / STRIP_BYTES * columns * STRIP_BYTES;
                     let (length, content) = (self.read.expected.granule(), Content::Parity);
                     let part = Part { stripe_offset: slice, length, logical, content };
-                    self.corrector.fail(part, "data of its row is lost, and so it can't be computed");
-                    self.lost_unverified += u64::from(has_lost_unverified);
+                    let problem = "data of its row is lost, and so it can't be computed";
+                    self.corrector.fail_to_copy(part, problem, has_lost_unverified);
                 }
             }
         }

@@ -259,12 +259,27 @@ impl<'a> Corrector<'a> {
         self.note(part, problem, true);
     }
 
+    /// The same of contents that are not copied, and if they have no checksum, nothing tells so from then on.
+    pub(super) fn fail_to_copy(&mut self, part: Part, problem: &str, is_silent: bool) {
+        self.fail(part, problem);
+        self.findings.faults.last_mut().expect("just noted").is_silent = is_silent;
+    }
+
     fn note(&mut self, part: Part, problem: &str, is_lost: bool) {
         let Part { stripe_offset, length, logical, content } = part;
         let devid = self.chunk.stripes[self.stripe].devid;
         let physical = Physical::new(self.physical(stripe_offset));
         let problem = problem.to_owned();
-        self.findings.faults.push(ScrubFault { logical, length, devid, physical, content, problem, is_lost });
+        self.findings.faults.push(ScrubFault {
+            logical,
+            length,
+            devid,
+            physical,
+            content,
+            problem,
+            is_lost,
+            is_silent: false,
+        });
     }
 
     /// Makes corrections durable, reads them again, and counts them.

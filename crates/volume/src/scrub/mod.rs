@@ -171,6 +171,8 @@ pub struct ScrubFault {
     pub problem: String,
     /// True if no other copy has it right.
     pub is_lost: bool,
+    /// True if a copy to another device leaves out what has no checksum: nothing would tell there that it is lost.
+    pub is_silent: bool,
 }
 
 /// Result of a window.
