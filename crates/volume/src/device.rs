@@ -285,6 +285,11 @@ impl PoolDevice {
         self.item = *item;
     }
 
+    /// Returns true if another device has taken its place since.
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.generation.is_some_and(|generation| generation < self.item.placed_in())
+    }
+
     /// Its size in bytes, as the pool has it.
     pub(crate) fn total_bytes(&self) -> u64 {
         self.item.total_bytes.get()

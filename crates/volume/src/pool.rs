@@ -209,12 +209,19 @@ impl Pool {
                 let device = &mut self.devices[index];
                 device.writable = None;
                 self.left_out.extend(device.device.take().map(|device| (index, device)));
-                let unused = UnusedDevice { device: name, reason: UnusedReason::Stale(devid) };
+                let reason = match device.is_replaced() {
+                    true => UnusedReason::Replaced(devid),
+                    false => UnusedReason::Stale(devid),
+                };
+                let unused = UnusedDevice { device: name, reason };
                 tracing::warn!("{unused}");
                 self.unused.push(unused);
             }
             (true, false) => {
-                let refusal = NotWritable::Stale { device: name, devid, generation, expected };
+                let refusal = match device.is_replaced() {
+                    true => NotWritable::Replaced { device: name, devid, since: device.item.placed_in() },
+                    false => NotWritable::Stale { device: name, devid, generation, expected },
+                };
                 self.refusal.get_or_insert(refusal);
             }
             (false, _) if !device.is_stale => {

@@ -57,6 +57,8 @@ pub enum UnusedReason {
     NotInPool(DevId),
     /// Stale: the pool is written without it.
     Stale(DevId),
+    /// Another device has taken its place while it was away.
+    Replaced(DevId),
     /// Target of a replacement that the kernel has begun: it is no device of the pool yet.
     Target,
 }
@@ -81,6 +83,9 @@ impl fmt::Display for UnusedDevice {
                     "{} (devid {devid}) has missed transactions, the pool is written without",
                     self.device
                 )
+            }
+            UnusedReason::Replaced(devid) => {
+                write!(f, "{} was devid {devid} until another device took its place", self.device)
             }
             UnusedReason::Target => {
                 write!(f, "{} is the target of a replacement that the kernel has begun", self.device)

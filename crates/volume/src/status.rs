@@ -21,6 +21,9 @@ pub struct DeviceStatus {
     pub missing: bool,
     /// The first generation that was written without it, by its mark; of a missing device that is not marked yet, `None`.
     pub absent_since: Option<Generation>,
+    /// Generation in which it took the place of another device, or its own after an absence; 0 for never. One with an older
+    /// superblock is not this device.
+    pub placed_in: Generation,
     /// True if it belongs to the seed that the pool grew from.
     pub is_seed: bool,
     /// True if it has missed transactions.

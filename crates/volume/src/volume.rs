@@ -455,6 +455,7 @@ impl Volume {
                 bytes_used: device.item.bytes_used.get(),
                 missing: device.device.is_none(),
                 absent_since: absent_since(device.item.generation),
+                placed_in: device.item.placed_in(),
                 is_seed: device.is_seed,
                 is_stale: device.has_missed_transactions(),
                 is_asleep: device.is_asleep,

@@ -53,6 +53,19 @@ pub enum NotWritable {
         /// The pool's last transaction.
         expected: Generation,
     },
+    /// A device was given that another one has taken the place of.
+    #[error(
+        "{device} was devid {devid} until another device took its place, in generation {since}: name that one; mounted with \
+         -o degraded the pool is written without either, and `brindle device replace` takes {device} in as a new one"
+    )]
+    Replaced {
+        /// The device.
+        device: String,
+        /// Its former id in the pool.
+        devid: DevId,
+        /// Generation of the replacement.
+        since: Generation,
+    },
     /// A device is shorter than the pool has it.
     #[error("{device} (devid {devid}) ends at {size_bytes}, the pool has it as {total_bytes} bytes long")]
     Short {

@@ -349,7 +349,8 @@ pub(crate) fn warn_of_leases(names: &[String]) {
 pub(crate) fn log_devices(volume: &Volume) {
     let is_logged = |unused: &UnusedDevice| {
         // The volume has logged what became of those that the pool has, or had.
-        matches!(unused.reason, UnusedReason::NotInPool(_) | UnusedReason::Stale(_))
+        use UnusedReason::{NotInPool, Replaced, Stale};
+        matches!(unused.reason, NotInPool(_) | Stale(_) | Replaced(_))
     };
     for unused in volume.unused_devices().iter().filter(|unused| !is_logged(unused)) {
         tracing::warn!("{unused}; it is not used");

@@ -113,6 +113,19 @@ pub enum DeviceCareError {
         /// A device of the pool.
         other: String,
     },
+    /// A device would rejoin a pool in which another one has its place.
+    #[error(
+        "{device} was devid {devid} until another device took its place, in generation {since}: name that one, which rejoins if it was \
+         away; device replace -f takes {device} in as a new one"
+    )]
+    Replaced {
+        /// The device.
+        device: String,
+        /// Its former id in the pool.
+        devid: DevId,
+        /// Generation of the replacement.
+        since: Generation,
+    },
     /// Contents that have no checksums can be read nowhere: on another device, nothing would tell that they are lost.
     #[error(
         "{sectors} sectors without checksums can be read nowhere, the first of them: {first}; restore or delete what they \

@@ -36,11 +36,12 @@ pub fn rejoin(
     Ok((missing.devid, carry_out(filesystem, &missing, device, options, observer)?))
 }
 
-/// Refusal of a device that would rejoin the pool because of what it alone has, without writing anything; `None` too if the device is none of
-/// the pool's.
+/// Refusal of a device that would rejoin the pool because of what it alone has, or because another one has its place, without writing
+/// anything; `None` too if the device is none of the pool's.
 pub fn refusal_of_rejoin(pool: &Pool, device: &Arc<dyn Device>) -> Option<DeviceCareError> {
     let is_meant = |error: &DeviceCareError| {
-        matches!(error, DeviceCareError::Apart { .. } | DeviceCareError::OwnLog { .. })
+        use DeviceCareError::{Apart, OwnLog, Replaced};
+        matches!(error, Apart { .. } | OwnLog { .. } | Replaced { .. })
     };
     find(pool, device).err().filter(is_meant)
 }
@@ -69,6 +70,10 @@ fn find(pool: &Pool, device: &Arc<dyn Device>) -> Result<DeviceStatus, DeviceCar
             Some(found) if is_apart(found, pool, &missing, device) => {
                 let (device, generation) = (device.name().to_owned(), found.generation);
                 return Err(DeviceCareError::Apart { device, generation, expected: expected.generation });
+            }
+            Some(found) if found.generation < missing.placed_in => {
+                let (devid, since) = (missing.devid, missing.placed_in);
+                return Err(DeviceCareError::Replaced { device: device.name().to_owned(), devid, since });
             }
             Some(found) if has_own_log(found, pool, &missing, device) => {
                 let devices = pool.volume().devices();

@@ -1,9 +1,9 @@
 //! Devices that are replaced while they are missing, with what lay on them alone.
 
-use super::device::{on_and_on, open, write_more};
+use super::device::{Members, on_and_on, open, write_more};
 use super::replace::{replace_by, target};
 use crate::support::{MIB, MadePool, assert_clean, examine, options};
-use brindle_care::device::{Leaving, ReplaceOptions};
+use brindle_care::device::{Leaving, ReplaceOptions, rejoin};
 use brindle_device::{Device, DeviceClass, SparseDevice, WritableDevice};
 use brindle_fs::{AllocateMode, FileFlags, Filesystem, NewInode, OpenFile, OpenOptions, WriteOptions};
 use brindle_ondisk::{BlockGroupType, Profile};
@@ -84,4 +84,55 @@ fn data_without_checksums_ends_a_replacement_where_a_file_has_it_alone() {
     drop(filesystem);
     let readable = devices.map(|device| device as Arc<dyn Device>).to_vec();
     assert_clean("replaced", &examine(readable));
+}
+
+/// Regression: where its successor was not named, the old device was taken in again in place of that.
+#[test]
+fn a_device_that_was_replaced_while_it_was_away_is_no_device_of_the_pool_again() {
+    for forgets in [false, true] {
+        let Members { devices, filesystem } = Members::new(2, Profile::Raid1);
+        filesystem.shutdown().expect("works");
+        drop(filesystem);
+        let [old, left] = [0, 1].map(|index| Arc::clone(&devices[index]));
+        let as_writable = |device: &Arc<SparseDevice>| Arc::clone(device) as Arc<dyn WritableDevice>;
+        let new = target("new", 400 * MIB);
+        let filesystem = open(&devices[1..], true);
+        let ended = replace_by(&filesystem, Leaving::Missing, &new, &FORCE, &mut on_and_on);
+        assert_eq!(ended.expect("large enough").progress.left, 0);
+        write_more(&filesystem);
+        filesystem.shutdown().expect("works");
+        drop(filesystem);
+        let open_with_old = |degraded: bool| {
+            let mut options = OpenOptions::default();
+            options.pool.volume.degraded = degraded;
+            let given = vec![as_writable(&old), as_writable(&left)];
+            Filesystem::open_writable(given, &options, &WriteOptions::default())
+        };
+        let is_told = |told: String| {
+            assert!(told.contains("memory0") && told.contains("another device took its place"), "{told}");
+        };
+        is_told(open_with_old(false).expect_err("it was replaced").to_string());
+        if forgets {
+            // Marks of the absence of the new device are no word on the old one.
+            let filesystem = open_with_old(true).expect("the other one has everything");
+            is_told(filesystem.pool().volume().unused_devices()[0].to_string());
+            write_more(&filesystem);
+            filesystem.shutdown().expect("works");
+        }
+        let filesystem = open(&[Arc::clone(&left)], true);
+        let refused = rejoin(&filesystem, &as_writable(&old), &mut on_and_on).expect_err("it was replaced");
+        is_told(refused.to_string());
+        let (_, ended) = rejoin(&filesystem, &as_writable(&new), &mut on_and_on).expect("it was away");
+        assert_eq!(ended.progress.left, 0);
+        filesystem.shutdown().expect("works");
+        drop(filesystem);
+        // Whatever is left of the old one, it may take a place as any other device.
+        let filesystem = open(&[Arc::clone(&left)], true);
+        let ended = replace_by(&filesystem, Leaving::Missing, &old, &FORCE, &mut on_and_on);
+        assert_eq!(ended.expect("large enough").progress.left, 0);
+        filesystem.shutdown().expect("works");
+        drop(filesystem);
+        let filesystem = open(&[Arc::clone(&old), Arc::clone(&left)], false);
+        Members { devices: vec![old, left], filesystem }.prove("replaced again", &[0, 1]);
+    }
 }

@@ -30,7 +30,7 @@ pub struct DevItem {
     pub generation: Generation,
     /// Start of allocation; 0 on stock pools. With a mark of absence, the fingerprint of a log is kept here.
     pub start_offset: U64,
-    /// Grouping; unused.
+    /// Grouping; 0 on stock pools. The generation in which a device last took the place of this one is kept here.
     pub dev_group: U32,
     /// 0 to 100, 100 the fastest; unused.
     pub seek_speed: u8,
@@ -52,6 +52,17 @@ impl DevItem {
     /// Stores a fingerprint, or that there is none.
     pub fn set_log_fingerprint(&mut self, fingerprint: Option<NonZeroU64>) {
         self.start_offset.set(fingerprint.map_or(0, NonZeroU64::get));
+    }
+
+    /// Generation in which the device took the place of another one with its id and UUID, or its own after an absence; 0 for never. A
+    /// device with an older superblock is not this one.
+    pub fn placed_in(&self) -> Generation {
+        Generation::new(self.dev_group.get().into())
+    }
+
+    /// Stores that generation, as far as there is room for it.
+    pub fn set_placed_in(&mut self, generation: Generation) {
+        self.dev_group.set(u32::try_from(generation.get()).unwrap_or(u32::MAX));
     }
 }
 

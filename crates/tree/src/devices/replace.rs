@@ -12,7 +12,8 @@
 //!   target given, the pool is that of N+1, and the old device, which is of the same id, and older, is left alone. Without
 //!   it, the pool is that of N.
 //! - Then the old device loses its superblocks, durably: before others speak of N+1, there is no second device of this id.
-//!   If it fails to take that, the device item tells that it is stale.
+//!   If it fails to take that, or is missing, the device item tells that it is stale, and for good that it is not this device
+//!   ([`DevItem::placed_in`]): a mark of a later absence of the target does not make it one that was away.
 //! - If the target does not take its superblock, nothing more is written, and the pool is that of N.
 //!
 //! Between the moment at which the target takes over and the superblocks of N+1, rows of parity are written to the target
@@ -139,9 +140,11 @@ fn enter(editor: &Editor<'_>, devid: DevId, item: &DevReplaceItem) -> Result<(),
         if let Ok((item, _)) = DevItem::mut_from_prefix(data) {
             item.generation = editor.generation;
             item.set_log_fingerprint(None);
+            item.set_placed_in(editor.generation);
         }
     })?;
     store.volume().mark_device(devid, editor.generation);
+    store.volume().note_placement(devid, editor.generation);
     store.volume().note_log_of(devid, None);
     remove_statistics(editor, devid)?;
     editor.replace(&*store.tree(RootId::DEV_TREE)?, &record_key(), item.as_bytes())

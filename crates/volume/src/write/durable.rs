@@ -421,7 +421,9 @@ impl Copies {
             for (copy, offset) in offsets.filter(|(copy, _)| wanted.has(*copy)) {
                 let mut superblock = Box::new(template.clone());
                 superblock.dev_item = item;
+                // These are in the chunk tree alone.
                 superblock.dev_item.set_log_fingerprint(None);
+                superblock.dev_item.set_placed_in(Generation::new(0));
                 if one.member.lacks_log.load(Relaxed) {
                     (superblock.log_root, superblock.log_root_level) = (Logical::new(0), 0);
                 }

@@ -131,6 +131,15 @@ impl Volume {
         });
     }
 
+    /// A device's item says that it took the place of another one in this generation.
+    pub fn note_placement(&self, devid: DevId, generation: Generation) {
+        self.change(|pool| {
+            if let Some(device) = pool.device_mut(devid) {
+                device.item.set_placed_in(generation);
+            }
+        });
+    }
+
     /// A device's item has the fingerprint of another log.
     pub fn note_log_of(&self, devid: DevId, fingerprint: Option<NonZeroU64>) {
         self.change(|pool| {

@@ -211,6 +211,12 @@ fn taken_in(devid: DevId, path: &Path, health: &PoolHealth) -> String {
     let path = path.display();
     if let Some(refusal) = own {
         let mount = mount_operand(health);
+        if let DeviceCareError::Replaced { .. } = refusal {
+            return format!(
+                "{path} is not it: another device took its place; `brindle device rejoin DEVICE {mount}` takes that one in, and \
+                 `brindle device replace start -f {devid} {path} {mount}` takes {path} as a new one"
+            );
+        }
         let has = match refusal {
             DeviceCareError::OwnLog { .. } => "names a log of fsyncs that the pool does not hold",
             _ => "has been written by itself",
