@@ -71,7 +71,9 @@ fn an_ssd_that_dies_with_the_log_on_it_alone_rejoins() {
         ssd.vanish();
         synced(&fs, "after", MIB);
         fs.sync().expect("without the SSD");
-        (0..40).for_each(|number| drop(synced(&fs, &format!("more {number}"), 100)));
+        for number in 0..40 {
+            synced(&fs, &format!("more {number}"), 100);
+        }
         fs.sync().expect("without the SSD");
         synced(&fs, "later", MIB);
         drop(fs);
