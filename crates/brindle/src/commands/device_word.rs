@@ -58,11 +58,28 @@ pub(crate) fn possible_devices(word: &Path) -> Vec<PathBuf> {
     before.into_iter().chain([word.to_owned()]).collect()
 }
 
+/// Devices that were named as operands, and those of `device=` that are not among them: lines of fstab for the kernel's btrfs name all
+/// devices by options, the one before the mount point too.
+pub(crate) fn with_those_of_options(operands: &[PathBuf], of_options: &[PathBuf]) -> Vec<PathBuf> {
+    let mut all = operands.to_vec();
+    for path in of_options {
+        if !all.iter().any(|known| real(known) == real(path)) {
+            all.push(path.clone());
+        }
+    }
+    all
+}
+
+/// The path of a device without links, as far as it is there.
+pub(crate) fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
 /// Refuses a device that is given twice, by whatever paths.
 pub(crate) fn refuse_twice<'p>(paths: impl Iterator<Item = &'p Path>) -> Result<()> {
     let mut seen = Vec::new();
     for path in paths {
-        let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let real = real(path);
         if seen.contains(&real) {
             return wrong_usage(format!("{} is given twice", path.display()));
         }

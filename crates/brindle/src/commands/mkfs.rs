@@ -6,7 +6,7 @@ use crate::commands::device_word::{SaidClass, split_said};
 use crate::commands::quantity::parse_size;
 use crate::commands::stop::Stop;
 use crate::commands::tier_warning;
-use crate::commands::usage::{OrWrongUsage, wrong_usage};
+use crate::commands::usage::{OrWrongUsage, as_wrong_usage, wrong_usage};
 use crate::format::UnitMode;
 use crate::options::JsonOption;
 use crate::output;
@@ -356,12 +356,18 @@ fn refuse_missing_directory(path: &Path) -> Result<()> {
     }
 }
 
-/// Tells of `--size` where an image file is too small.
+/// Tells of `--size` where an image file is too small, and marks what no device could make right as wrong usage.
 fn explain(error: MkfsError, command: &MkfsCommand) -> anyhow::Error {
     match &error {
         MkfsError::TooSmall { device, .. } if command.size.is_none() && Path::new(device).is_file() => {
             anyhow!("{error}; --size SIZE gives the file that size")
         }
+        MkfsError::NodeSize(_)
+        | MkfsError::MixedNodeSize(_)
+        | MkfsError::MixedProfiles { .. }
+        | MkfsError::Label(_)
+        | MkfsError::Uuid
+        | MkfsError::Feature { .. } => as_wrong_usage(error),
         _ => error.into(),
     }
 }

@@ -1,7 +1,7 @@
 //! Pools by the operands of a command, opened where nothing has mounted them.
 
 use crate::commands::companions::{others, with_wanted};
-use crate::commands::device_word::{possible_devices, refuse_twice};
+use crate::commands::device_word::{possible_devices, refuse_twice, with_those_of_options};
 use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::open_writable;
 use crate::commands::usage::wrong_usage;
@@ -71,7 +71,7 @@ fn open_but(paths: &[PathBuf], options: &[String], apart: &[PathBuf], loss: Loss
     if let Some(option) = options.first_of_mount() {
         return wrong_usage(format!("unknown option '{option}': here -o takes degraded and device=PATH"));
     }
-    let paths: Vec<PathBuf> = paths.iter().chain(&options.devices).cloned().collect();
+    let paths = with_those_of_options(paths, &options.devices);
     refuse_twice(paths.iter().map(PathBuf::as_path))?;
     let apart: Vec<PathBuf> = apart.iter().flat_map(|word| possible_devices(word)).collect();
     let others = others(&paths, &apart, &options);

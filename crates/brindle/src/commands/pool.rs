@@ -1,7 +1,7 @@
 //! Common options of commands that read a pool: the devices, the options that choose within it, and opening it.
 
 use crate::commands::companions::{with_others, with_wanted};
-use crate::commands::device_word::refuse_twice;
+use crate::commands::device_word::{refuse_twice, with_those_of_options};
 use crate::commands::examination_bar::Bar;
 use crate::commands::holder::holder_of;
 use crate::commands::in_use::{name_served, warn_if_used, writer_of};
@@ -154,7 +154,7 @@ fn open_options(mount: &MountOptions) -> OpenOptions {
 
 /// Devices that were named, by operands and by options; and the others of their pool that are found.
 pub(crate) fn all_named(devices: &[PathBuf], options: &MountOptions) -> Result<Vec<PathBuf>> {
-    let named: Vec<PathBuf> = devices.iter().chain(&options.devices).cloned().collect();
+    let named = with_those_of_options(devices, &options.devices);
     refuse_twice(named.iter().map(PathBuf::as_path))?;
     Ok(with_wanted(&named, options))
 }

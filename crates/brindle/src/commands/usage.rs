@@ -27,8 +27,13 @@ pub(crate) trait OrWrongUsage<T> {
 
 impl<T, E: Into<Error>> OrWrongUsage<T> for Result<T, E> {
     fn or_wrong_usage(self) -> Result<T, Error> {
-        self.map_err(|error| Error::new(WrongUsage(error.into())))
+        self.map_err(as_wrong_usage)
     }
+}
+
+/// The same error, as wrong usage.
+pub(crate) fn as_wrong_usage(error: impl Into<Error>) -> Error {
+    Error::new(WrongUsage(error.into()))
 }
 
 /// Refuses a command line.

@@ -177,6 +177,37 @@ fn a_mount_that_lost_its_server_keeps_no_image() {
     Command::new("umount").arg("-l").arg(&place).status().expect("umount");
 }
 
+#[test]
+fn a_block_device_that_a_dead_mount_keeps_is_told_with_the_way_out() {
+    if !can_mount() || !is_root("a mount on a block device") {
+        return;
+    }
+    let (scratch, images, place) = pool();
+    let loops = Loops::attach(&images, &[]);
+    let [first, second] = [text(&loops.0[0]), text(&loops.0[1])];
+    let mut server = Command::new(env!("CARGO_BIN_EXE_brindle"));
+    server.args(["mount", "--foreground", first, second]).arg(&place);
+    let mut server = server.spawn().expect("the binary was built");
+    while !is_mounted(&place) {
+        assert!(server.try_wait().expect("our child").is_none(), "it ended before it mounted");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let other = scratch.path().join("other");
+    fs::create_dir(&other).expect("new");
+    server.kill().and_then(|()| server.wait()).expect("our child");
+    let way_out = format!(
+        "the process that served the mount has ended; the pool is as of its last sync: `brindle umount {}`",
+        text(&place)
+    );
+    for at in [&place, &other] {
+        let said = brindle_fails(1, ["mount", first, second, text(at)]);
+        assert!(said.contains(&format!("{first} is in use: ")) && said.contains(&way_out), "{said}");
+    }
+    brindle_prints(["umount", text(&place)]);
+    brindle_succeeds(["mount", first, second, text(&place)]);
+    unmount(&place);
+}
+
 /// A pool with subvolumes `@`, `@home` and `directory/deep`, each with a file of its name.
 fn pool_with_subvolumes() -> (TempDir, [PathBuf; 2], PathBuf) {
     let (scratch, images, place) = pool();

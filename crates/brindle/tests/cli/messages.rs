@@ -59,6 +59,44 @@ fn a_device_given_twice_is_wrong_usage_everywhere() {
 }
 
 #[test]
+fn a_device_may_be_named_by_an_option_again() {
+    let scratch = Scratch::new(2);
+    let [a, b] = [0, 1].map(|number: usize| text(&scratch.images[number]));
+    brindle_prints(["mkfs", "-d", "raid1", "-m", "raid1", a, b]);
+    // As in lines of fstab for the kernel's btrfs.
+    let all = format!("device={a},device={b}");
+    brindle_prints(["ls", "-o", &all, a]);
+    brindle_prints(["filesystem", "label", "-o", &all, a, "mirror"]);
+    let place = scratch.at("m");
+    let mount = |options: &str, device: &str| brindle(["mount", "--fake", "-o", options, device, &place]);
+    for options in
+        [&all, &format!("{all},silent,mand,noinode_cache"), &format!("device={a}:fast,device={b}:bulk")]
+    {
+        let output = mount(options, a);
+        assert!(output.status.success(), "{options}: {}", said(&output));
+    }
+    let output = mount(&format!("device={a}:bulk,device={b}"), &format!("{a}:fast"));
+    assert!(output.status.code() == Some(2) && said(&output).contains("is given twice"), "{output:?}");
+}
+
+#[test]
+fn options_of_mkfs_that_no_device_can_have_are_wrong_usage() {
+    let scratch = Scratch::new(1);
+    let image = text(&scratch.images[0]);
+    let long = "x".repeat(256);
+    for options in [
+        &["-n", "3K"][..],
+        &["-L", &long],
+        &["--mixed", "-n", "16K"],
+        &["--mixed", "-d", "dup", "-m", "single"],
+    ] {
+        brindle_fails(2, [&["mkfs"], options, &[image]].concat());
+    }
+    brindle_fails(1, ["mkfs", "-d", "raid1", image]);
+    brindle_prints(["-q", "mkfs", image]);
+}
+
+#[test]
 fn contents_that_do_not_fit_are_told_once() {
     let scratch = Scratch::new(0);
     let (source, image) = (scratch.at("m"), scratch.at("small.img"));

@@ -146,7 +146,7 @@ pub enum DeviceCareError {
         minimum_bytes: u64,
     },
     /// A device is to be made smaller by more than the pool has of it.
-    #[error("{device} cannot have {less_bytes} bytes less: the pool has {total_bytes} of it")]
+    #[error("{device} cannot have {} less: the pool has {} of it", amount(*.less_bytes), amount(*.total_bytes))]
     ShrunkToNothing {
         /// The device.
         device: String,
@@ -156,7 +156,7 @@ pub enum DeviceCareError {
         less_bytes: u64,
     },
     /// A device is shorter than the pool is to use of it.
-    #[error("{device} has only {size_bytes} bytes, and {wanted_bytes} are wanted")]
+    #[error("{device} has only {}, and {} are wanted", amount(*.size_bytes), amount(*.wanted_bytes))]
     BeyondEnd {
         /// The device.
         device: String,

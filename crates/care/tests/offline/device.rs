@@ -256,7 +256,7 @@ fn sizes_and_devices_that_do_not_fit_are_refused() {
     let pool = Members::new(1, Profile::Dup);
     let refused = |result: Result<Control, DeviceCareError>| result.expect_err("refused").to_string();
     let error = refused(pool.resize(1, "401M"));
-    assert_eq!(error, "memory0 has only 419430400 bytes, and 420478976 are wanted");
+    assert_eq!(error, "memory0 has only 400 MiB, and 401 MiB are wanted");
     let error = refused(pool.resize(1, "200M"));
     assert_eq!(error, "200 MiB are less than the 256 MiB that a device is shrunk to");
     let adding = |device: &Arc<SparseDevice>| {

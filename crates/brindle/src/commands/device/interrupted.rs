@@ -1,7 +1,7 @@
 //! A replacement that the kernel was interrupted in, ended on devices that nothing has mounted.
 
 use crate::commands::companions::others;
-use crate::commands::device_word::refuse_twice;
+use crate::commands::device_word::{refuse_twice, with_those_of_options};
 use crate::commands::mount_options::MountOptions;
 use crate::commands::pool::{open_ending_replacement, open_pool};
 use crate::commands::usage::wrong_usage;
@@ -18,7 +18,7 @@ pub(super) fn cancel(named: &[PathBuf], options: &[String]) -> Result<bool> {
     if let Some(option) = options.first_of_mount() {
         return wrong_usage(format!("unknown option '{option}': here -o takes degraded and device=PATH"));
     }
-    let named: Vec<PathBuf> = named.iter().chain(&options.devices).cloned().collect();
+    let named = with_those_of_options(named, &options.devices);
     refuse_twice(named.iter().map(PathBuf::as_path))?;
     let members = without_targets(&named);
     if members.is_empty() {

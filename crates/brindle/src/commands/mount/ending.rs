@@ -4,8 +4,10 @@
 //! same pool again waits for that, instead of being refused.
 
 use crate::commands::processes::{holders, may_serve};
-use brindle_admin::Mounted;
+use anyhow::anyhow;
+use brindle_admin::{ControlError, Mounted};
 use brindle_cache::path_of;
+use brindle_device::DeviceError;
 use brindle_uapi::mount_table::{self, Mount};
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -63,16 +65,32 @@ fn are_ending(holders: &[u32], device: &Path) -> bool {
 /// The mounts to be asked for their servers: those that show the device as their source. Only if there are none (the source
 /// can be given by `fsname=`), all of ours, for to ask a mount keeps it from being unmounted for a moment.
 fn candidates(mounts: Vec<Mount>, device: &Path) -> Vec<Mount> {
-    let shows_device = |mount: &Mount| {
-        let source = mount.source.as_os_str().as_bytes();
-        source.split(|byte| *byte == b':').any(|shown| {
-            let shown = Path::new(OsStr::from_bytes(shown));
-            shown.file_name() == device.file_name() || shown.canonicalize().is_ok_and(|shown| shown == device)
-        })
-    };
     let ours = mounts.into_iter().filter(Mount::is_ours);
-    let (shown, others): (Vec<_>, Vec<_>) = ours.partition(shows_device);
+    let (shown, others): (Vec<_>, Vec<_>) = ours.partition(|mount| shows(mount, device));
     if shown.is_empty() { others } else { shown }
+}
+
+/// Returns true if a mount shows a device as its source, or as one of several.
+fn shows(mount: &Mount, device: &Path) -> bool {
+    let source = mount.source.as_os_str().as_bytes();
+    source.split(|byte| *byte == b':').any(|shown| {
+        let shown = Path::new(OsStr::from_bytes(shown));
+        shown.file_name() == device.file_name() || shown.canonicalize().is_ok_and(|shown| shown == device)
+    })
+}
+
+/// The error of a device that is in use, with the way out if what uses it is a mount on the block device whose server has ended.
+pub(super) fn name_abandoned(error: anyhow::Error) -> anyhow::Error {
+    let Some(DeviceError::Busy { device, .. }) = error.downcast_ref() else { return error };
+    let path = Path::new(device).canonicalize().unwrap_or_default();
+    let mounts = mount_table::read().unwrap_or_default();
+    let mut shown = mounts.iter().filter(|mount| mount.is_on_block_device() && shows(mount, &path));
+    let ended =
+        shown.find_map(|mount| Mounted::open(&mount.mountpoint).err().filter(ControlError::is_end_of_server));
+    match ended {
+        Some(ended) => anyhow!("{device} is in use: {ended}"),
+        None => error,
+    }
 }
 
 /// The processes that serve these mounts.

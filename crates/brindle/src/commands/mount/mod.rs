@@ -14,7 +14,7 @@ mod panic;
 mod remount;
 
 use crate::commands::companions::others;
-use crate::commands::device_word::{refuse_twice, split_class};
+use crate::commands::device_word::{real, refuse_twice, split_class};
 use crate::commands::mount_options::{self, MountOptions};
 use crate::commands::operands::Operands;
 use crate::commands::pool::first_superblock;
@@ -175,14 +175,18 @@ pub(crate) fn run(command: &MountCommand, tree: &Command) -> Result<ExitCode> {
 }
 
 /// The devices, and their classes. Their paths are absolute: the process that serves the mount tells them to callers elsewhere.
+/// `device=` may name an operand again, as in lines of fstab for the kernel's btrfs.
 fn devices(command: &MountCommand, options: &MountOptions) -> Result<Vec<(PathBuf, Option<PlacementClass>)>> {
-    let words = command.operands.devices().iter().chain(&options.devices);
-    words
-        .map(|word| {
-            let (path, class) = split_class(word)?;
-            Ok((absolute(path), class))
-        })
-        .collect()
+    let split = |word: &PathBuf| split_class(word).map(|(path, class)| (absolute(path), class));
+    let mut devices = command.operands.devices().iter().map(split).collect::<Result<Vec<_>>>()?;
+    for word in &options.devices {
+        let (path, class) = split(word)?;
+        match devices.iter_mut().find(|(known, _)| real(known) == real(&path)) {
+            Some((_, said)) if said.is_none() || class.is_none() || *said == class => *said = said.or(class),
+            _ => devices.push((path, class)),
+        }
+    }
+    Ok(devices)
 }
 
 /// An absolute path of a device, links as they are; a URI of NBD, or the word of a cache, as it is.
@@ -235,7 +239,7 @@ fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
         match open::filesystem(&with_others(&devices, &found, options), &found, options, insists) {
             Ok(opened) => break opened,
             Err(error) if turn.wait(&error, devices.iter().map(|(path, _)| path.as_path()), options) => {}
-            Err(error) => return Err(error),
+            Err(error) => return Err(ending::name_abandoned(error)),
         }
     };
     let open::Opened { filesystem, read_only_reason, first, mut claim } = opened;

@@ -3,7 +3,7 @@
 use super::split;
 
 /// Options of mount(8) that are taken and change nothing here.
-pub(super) const OF_MOUNT_8: [&str; 12] = [
+pub(super) const OF_MOUNT_8: [&str; 16] = [
     "defaults",
     "auto",
     "noauto",
@@ -16,10 +16,14 @@ pub(super) const OF_MOUNT_8: [&str; 12] = [
     "_netdev",
     "norelatime",
     "nolazytime",
+    "silent",
+    "loud",
+    "mand",
+    "nomand",
 ];
 
 /// Options of the kernel's btrfs that are taken and change nothing here.
-pub(super) const OF_BTRFS: [&str; 15] = [
+pub(super) const OF_BTRFS: [&str; 17] = [
     "lazytime",
     "ssd",
     "nossd",
@@ -35,6 +39,8 @@ pub(super) const OF_BTRFS: [&str; 15] = [
     "noenospc_debug",
     "iversion",
     "noiversion",
+    "inode_cache",
+    "noinode_cache",
 ];
 
 /// The same, of those that have a value or may have one.
