@@ -73,7 +73,8 @@ pub(crate) fn print_json(value: &Value) -> Result<()> {
     Ok(out.flush()?)
 }
 
-fn with_header(mut value: Value) -> Value {
+/// A document, an object, with the header.
+pub(crate) fn with_header(mut value: Value) -> Value {
     assert!(value.is_object(), "a document is an object");
     value["__header"] = json!({ "version": JSON_VERSION });
     value

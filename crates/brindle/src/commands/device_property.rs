@@ -3,6 +3,7 @@
 use crate::commands::companions::others;
 use crate::commands::device_word::split_class;
 use crate::commands::mount_options::MountOptions;
+use crate::commands::path::name_json;
 use crate::commands::pool::{open_pool, open_writable};
 use crate::commands::usage::{OrWrongUsage, wrong_usage};
 use anyhow::{Context, Result, bail};
@@ -14,6 +15,7 @@ use brindle_device::{DeviceError, WritableDevice};
 use brindle_policy::placement::AllocationHint;
 use brindle_uapi::message::text;
 use rustix::io::Errno;
+use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -21,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A device and what the pool stores of it.
-struct Hinted {
+pub(super) struct Hinted {
     devid: u64,
     /// Empty if it is missing.
     path: PathBuf,
@@ -30,7 +32,7 @@ struct Hinted {
 
 impl Hinted {
     /// Prints the hint in the words of the patches that hints come from.
-    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+    pub(super) fn print(&self, out: &mut impl Write) -> io::Result<()> {
         let is_missing = self.path.as_os_str().is_empty();
         let path = if is_missing { Path::new("missing") } else { self.path.as_path() };
         write!(out, "devid={}, path={}: allocation_hint=", self.devid, path.display())?;
@@ -40,23 +42,30 @@ impl Hinted {
             None => writeln!(out, "<UNKNOWN> ({})", self.stored_type),
         }
     }
+
+    /// The same in JSON; a hint that is unknown is `null`.
+    pub(super) fn as_json(&self) -> Value {
+        let path = Some(&self.path).filter(|path| !path.as_os_str().is_empty());
+        json!({
+            "devid": self.devid,
+            "path": path.map(|path| name_json(path.as_os_str().as_bytes())),
+            "allocation_hint": AllocationHint::from_disk(self.stored_type).map(|hint| hint.to_string()),
+        })
+    }
 }
 
-/// Shows the hint of a device, or of all devices of a mounted pool (or of one of them).
-pub(super) fn get(path: &Path, devid: Option<u64>, options: &[String], out: &mut impl Write) -> Result<()> {
-    let found = match (Reach::of(&[path.to_owned()])?.mounted(), devid) {
+/// The hint of a device, or of all devices of a mounted pool (or of one of them).
+pub(super) fn get(path: &Path, devid: Option<u64>, options: &[String]) -> Result<Vec<Hinted>> {
+    let mut found = match (Reach::of(&[path.to_owned()])?.mounted(), devid) {
         (Some(mounted), _) => of_mount(mounted)?,
         (None, None) => vec![of_device(path)?],
         (None, Some(_)) => of_pool(path, &parse_options(options)?)?,
     };
-    let mut found = found.iter().filter(|device| devid.is_none_or(|devid| devid == device.devid)).peekable();
-    if let (Some(devid), None) = (devid, found.peek()) {
+    found.retain(|device| devid.is_none_or(|devid| devid == device.devid));
+    if let (Some(devid), []) = (devid, found.as_slice()) {
         bail!("{}: no device {devid}", path.display());
     }
-    for device in found {
-        device.print(out)?;
-    }
-    Ok(())
+    Ok(found)
 }
 
 /// Stores a hint by a mount.

@@ -1,24 +1,31 @@
 //! `brindle property`: what files, directories and subvolumes of a mounted pool can be told to be.
 
+mod list;
+mod marks;
+
+use self::list::{ListCommand, ObjectType, list};
+use self::marks::{SMALL_FILES, TIER, set_small_files, set_tier};
 use crate::commands::device_property;
 use crate::commands::filesystem::{mode_name, set_label};
 use crate::commands::mkfs::parse_profile;
 use crate::commands::mount_options::parse_small_files;
-use crate::commands::path::shown_name;
+use crate::commands::path::{name_json, shown_name};
 use crate::commands::tier::log;
 use crate::commands::tier_warning;
 use crate::commands::usage::{OrWrongUsage, wrong_usage};
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Context, Result, bail};
 use brindle_admin::{ControlError, Mounted};
-use brindle_policy::tier::files::is_mark;
 use brindle_policy::writeback::WriteBackMode;
 use brindle_uapi::mount_table;
 use clap::{Args, Subcommand, ValueEnum};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
+use serde_json::{Map, Value, json};
 use std::io::Write;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -75,6 +82,8 @@ pub(crate) enum PropertyCommand {
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct GetCommand {
+    #[command(flatten)]
+    json: JsonOption,
     /// Type of the object, accepted as in btrfs: the property tells it already
     #[arg(short = 't', value_enum, value_name = "TYPE", hide = true)]
     _object_type: Option<ObjectType>,
@@ -226,8 +235,6 @@ impl Property {
 const AS_DATA: &str = "data";
 /// Extended attribute of the property.
 const COMPRESSION: &str = "btrfs.compression";
-const TIER: &str = "user.brindle.tier";
-const SMALL_FILES: &str = "user.brindle.small_files";
 
 /// Runs one of the commands.
 pub(crate) fn run(command: &PropertyCommand) -> Result<ExitCode> {
@@ -240,19 +247,44 @@ pub(crate) fn run(command: &PropertyCommand) -> Result<ExitCode> {
 }
 
 fn get(command: &GetCommand) -> Result<()> {
-    let (mut out, path) = (output::stdout(), &command.path);
-    match (command.property, Mounted::open(path)) {
-        (Some(property), _) => print(property, command, &mut out)?,
+    let path = &command.path;
+    let properties: Vec<Property> = match (command.property, Mounted::open(path)) {
+        (Some(property), _) => vec![property],
         (None, Ok(mounted)) => {
             let is_served = !mounted.is_of_kernel() && is_mount_point(path);
-            for property in Property::value_variants().iter().filter(|it| it.is_of(&mounted, is_served)) {
-                print(*property, command, &mut out)?;
-            }
+            let all = Property::value_variants().iter().copied();
+            all.filter(|property| property.is_of(&mounted, is_served)).collect()
         }
-        (None, Err(_)) => print(Property::AllocationHint, command, &mut out)?,
+        (None, Err(_)) => vec![Property::AllocationHint],
+    };
+    if command.json.json {
+        return output::print_json(&as_json(command, &properties)?);
     }
-    out.flush()?;
-    Ok(())
+    let mut out = output::stdout();
+    for property in properties {
+        print(property, command, &mut out)?;
+    }
+    Ok(out.flush()?)
+}
+
+/// Properties with their values, texts as `property set` takes them; a property that is not set is left out. Hints are those of devices.
+fn as_json(command: &GetCommand, properties: &[Property]) -> Result<Value> {
+    let (mut values, mut devices) = (Map::new(), Vec::new());
+    for property in properties {
+        if let Property::AllocationHint = property {
+            devices = device_property::get(&command.path, command.devid, &command.options)?;
+            continue;
+        }
+        let (mut line, name) = (Vec::new(), property.name());
+        print(*property, command, &mut line)?;
+        if let Some(value) = line.strip_prefix(format!("{name}=").as_bytes()) {
+            values.insert(name, name_json(value.strip_suffix(b"\n").unwrap_or(value)));
+        }
+    }
+    let devices: Vec<Value> = devices.iter().map(device_property::Hinted::as_json).collect();
+    Ok(
+        json!({ "path": name_json(command.path.as_os_str().as_bytes()), "properties": values, "devices": devices }),
+    )
 }
 
 fn is_mount_point(path: &Path) -> bool {
@@ -271,7 +303,11 @@ fn is_place_of_mount(path: &Path) -> bool {
 fn print(property: Property, command: &GetCommand, out: &mut impl Write) -> Result<()> {
     let GetCommand { path, devid, options, .. } = command;
     match property {
-        Property::AllocationHint => device_property::get(path, *devid, options, out)?,
+        Property::AllocationHint => {
+            for device in device_property::get(path, *devid, options)? {
+                device.print(out)?;
+            }
+        }
         Property::SmallFiles if !is_place_of_mount(path) => {
             print_attribute(out, path, "small_files", SMALL_FILES)?;
         }
@@ -400,63 +436,6 @@ fn set(SetCommand { path, property, value, devid, options, .. }: &SetCommand) ->
     Ok(())
 }
 
-/// Marks a file or directory; the empty mark takes the mark away.
-fn set_tier(path: &Path, mark: &str) -> Result<()> {
-    if mark.is_empty() {
-        return match rustix::fs::removexattr(path, TIER) {
-            Ok(()) | Err(Errno::NODATA) => Ok(()),
-            Err(error) => Err(error).with_context(|| path.display().to_string()),
-        };
-    }
-    if !is_mark(mark.as_bytes()) {
-        return wrong_usage(format!("'{mark}': a tier is fast, bulk or the name of a class"));
-    }
-    require_class(path, mark)?;
-    rustix::fs::setxattr(path, TIER, mark.as_bytes(), XattrFlags::empty())
-        .with_context(|| format!("{}: tier {mark}", path.display()))?;
-    if mark != "bulk" {
-        if let Ok(mounted) = Mounted::open(path) {
-            tier_warning::of_mount(&mounted, &format!("tier {mark}"));
-        }
-    }
-    Ok(())
-}
-
-/// Sets the limit of small files of a file, or for new files of a directory.
-fn set_small_files(path: &Path, value: &str) -> Result<()> {
-    if value.is_empty() {
-        return match rustix::fs::removexattr(path, SMALL_FILES) {
-            Ok(()) | Err(Errno::NODATA) => Ok(()),
-            Err(error) => Err(error).with_context(|| path.display().to_string()),
-        };
-    }
-    let bytes = parse_small_files(value).or_wrong_usage()?;
-    rustix::fs::setxattr(path, SMALL_FILES, bytes.to_string().as_bytes(), XattrFlags::empty())
-        .with_context(|| format!("{}: small_files {value}", path.display()))?;
-    if bytes > 0 {
-        if let Ok(mounted) = Mounted::open(path) {
-            tier_warning::of_mount(&mounted, "small_files");
-        }
-    }
-    Ok(())
-}
-
-/// Refuses a mark of a class that the pool does not have.
-fn require_class(path: &Path, mark: &str) -> Result<()> {
-    if matches!(mark, "fast" | "bulk") {
-        return Ok(());
-    }
-    let classes = Mounted::open(path)?.stored_classes()?.unwrap_or_default();
-    if classes.named(mark.as_bytes()).is_none() {
-        let names: Vec<String> = classes.all().into_iter().map(|class| class.name).collect();
-        return wrong_usage(format!(
-            "'{mark}': a tier is fast, bulk or the name of a class ({})",
-            names.join(", ")
-        ));
-    }
-    Ok(())
-}
-
 fn parse_placement(value: &str) -> Result<u64> {
     let words =
         || format!("'{value}': placement is {}", (0..3).map(mode_name).collect::<Vec<_>>().join(", "));
@@ -490,97 +469,6 @@ fn set_setting(mounted: &Mounted, name: &str, value: &str) -> Result<()> {
         }
         done => done.with_context(|| format!("{name} {value}")),
     }
-}
-
-/// Types of objects that have properties, as btrfs has them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ObjectType {
-    #[value(alias = "i")]
-    Inode,
-    #[value(alias = "s")]
-    Subvol,
-    #[value(alias = "f")]
-    Filesystem,
-    #[value(alias = "d")]
-    Device,
-}
-
-/// List the properties that an object can have
-#[derive(Args, Debug)]
-#[command(after_long_help = EXAMPLES)]
-pub(crate) struct ListCommand {
-    /// Only those of this type
-    #[arg(short = 't', value_enum, value_name = "TYPE")]
-    object_type: Option<ObjectType>,
-    /// File, directory, device or mount point
-    path: PathBuf,
-}
-
-impl Property {
-    /// Types of objects that have it.
-    fn types(self) -> &'static [ObjectType] {
-        match self {
-            Self::Ro => &[ObjectType::Subvol],
-            Self::Compression | Self::Tier => &[ObjectType::Inode],
-            Self::SmallFiles => &[ObjectType::Inode, ObjectType::Filesystem],
-            Self::AllocationHint => &[ObjectType::Device, ObjectType::Filesystem],
-            _ => &[ObjectType::Filesystem],
-        }
-    }
-
-    /// A few words about it.
-    fn about(self) -> &'static str {
-        match self {
-            Self::Ro => "read-only status of a subvolume",
-            Self::Compression => "compression algorithm for the file or directory",
-            Self::Label => "label of the filesystem",
-            Self::Tier => "class of devices for the data of a file, or of new files of a directory",
-            Self::Placement => "weight of the class of a device",
-            Self::SmallFiles => "length up to which data of files lies on fast devices",
-            Self::WriteBack => "data that lies on fast devices first",
-            Self::WriteBackProfile => "profile of data that waits on fast devices",
-            Self::LogProfile => "copies of the log",
-            Self::AllocationHint => "use of a device",
-            Self::MountOptions => "options of the mount that are not the default",
-            Self::MetadataDefrag => "defragmentation of metadata while the mount is idle",
-            Self::Autodefrag => "torn files are laid together again by the mount",
-            Self::AutodefragStatistics => "work of autodefrag since the pool was mounted",
-            Self::ReadPolicy => "choice of one of several mirrors",
-            Self::ReadStatistics => "counts of reads under every policy",
-            Self::ReadHostStatistics => "regard for the requests of other programs",
-            Self::RoundrobinMixedOnly => "penalties only where a pool has disks and flash",
-            Self::RoundrobinRotating => "penalty of a disk that would have to seek",
-            Self::RoundrobinNonRotating => "penalty of flash that would have to seek",
-        }
-    }
-}
-
-/// Lists what an object can have.
-fn list(command: &ListCommand) -> Result<()> {
-    let ListCommand { object_type, path } = command;
-    let metadata = path.metadata().with_context(|| path.display().to_string())?;
-    let is_device = metadata.file_type().is_block_device();
-    let mounted = Mounted::open(path).ok().filter(|_| !is_device);
-    let has = |kind: ObjectType| match (kind, &mounted) {
-        (ObjectType::Device, mounted) => mounted.is_none(),
-        (_, None) => false,
-        (ObjectType::Inode, _) => true,
-        (ObjectType::Subvol, Some(mounted)) => mounted.is_subvolume_root(),
-        (ObjectType::Filesystem, _) => is_mount_point(path),
-    };
-    let is_served = mounted.as_ref().is_some_and(|mounted| !mounted.is_of_kernel());
-    let is_meant = |property: &&Property| {
-        let is_known = is_served
-            || mounted.is_none()
-            || matches!(property, Property::Ro | Property::Compression | Property::Label);
-        let has_type = |kind: &&ObjectType| object_type.is_none_or(|wanted| wanted == **kind) && has(**kind);
-        is_known && property.types().iter().any(|kind| has_type(&kind))
-    };
-    let mut out = output::stdout();
-    for property in Property::value_variants().iter().filter(is_meant) {
-        writeln!(out, "{:<20}{}", property.name(), property.about())?;
-    }
-    Ok(out.flush()?)
 }
 
 /// Tells why no data goes to the write-back tier, if it is meant to, and what the loss of a device would cost.

@@ -1,7 +1,7 @@
 //! Placement by the command line: classes, hints, tiers, and reports of them.
 
 use super::mount::unmount;
-use super::support::{brindle_fails, brindle_prints, text};
+use super::support::{brindle_fails, brindle_prints, brindle_succeeds, text};
 use std::path::{Path, PathBuf};
 
 /// Two disks and an SSD, as image files.
@@ -184,6 +184,30 @@ fn a_device_that_is_missing_has_a_hint_too() {
     assert_eq!(found, format!("devid=3, path={disk2}: allocation_hint=NO_NEW_CHUNKS\n"));
 }
 
+/// The document that a command prints, with its header.
+fn json(words: &[&str]) -> serde_json::Value {
+    let document: serde_json::Value = serde_json::from_str(&brindle_prints(words)).expect("JSON");
+    assert_eq!(document["__header"]["version"], "1", "{document}");
+    document
+}
+
+#[test]
+fn a_mark_outside_of_pools_is_warned_of() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let path = directory.path();
+    if rustix::fs::setxattr(path, "user.brindle.test", b"1", rustix::fs::XattrFlags::empty()).is_err() {
+        println!("skipped: needs a temporary directory with extended attributes");
+        return;
+    }
+    for (property, value) in [("small_files", "64K"), ("tier", "fast"), ("tier", "bulk")] {
+        let output = brindle_succeeds(["property", "set", text(path), property, value]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(&format!("{} is on no mounted btrfs", text(path))), "{property}: {said}");
+    }
+    let output = brindle_succeeds(["property", "set", text(path), "tier", ""]);
+    assert!(output.stderr.is_empty(), "{output:?}");
+}
+
 #[test]
 fn tiers_are_properties_of_files_and_of_the_pool() {
     if !can_mount() {
@@ -221,6 +245,24 @@ fn tiers_are_properties_of_files_and_of_the_pool() {
     brindle_prints(["property", "set", text(&own), "small_files", ""]);
     assert_eq!(brindle_prints(["property", "get", text(&own), "small_files"]), "");
     brindle_fails(2, ["property", "set", text(&own), "small_files", "many"]);
+    let shown = json(&["property", "get", "--json", text(&place)]);
+    let properties = &shown["properties"];
+    assert_eq!(
+        (&properties["small_files"], &properties["placement"]),
+        (&"65536".into(), &"ssd_metadata".into()),
+        "{shown}"
+    );
+    assert_eq!(shown["devices"].as_array().map(Vec::len), Some(3), "{shown}");
+    assert_eq!(shown["devices"][0]["devid"], 1, "{shown}");
+    let of_one = json(&["property", "get", "--json", text(&fast), "tier"]);
+    assert_eq!(
+        (&of_one["properties"]["tier"], &of_one["path"]),
+        (&"fast".into(), &text(&fast).into()),
+        "{of_one}"
+    );
+    assert_eq!(json(&["--format", "json", "filesystem", "label", text(&place)])["label"], "");
+    let listed = json(&["property", "list", "--json", text(&fast)]);
+    assert_eq!(listed["properties"][0]["name"], "compression", "{listed}");
     brindle_prints(["property", "set", text(&fast), "tier", ""]);
     assert_eq!(brindle_prints(["property", "get", text(&fast), "tier"]), "");
     pool.unmount();

@@ -59,6 +59,7 @@ fn top_shows_the_work_of_a_mount_a_line_an_interval() {
     });
     let (lines, _) = found.find(|(_, count)| *count > 1.5).expect("fsyncs are shown");
     let last = &lines[1];
+    assert_eq!(last["__header"]["version"], "1", "{last}");
     assert_eq!((&last["name"], &last["server"]), (&"tank".into(), &"brindle".into()), "{last}");
     let syncs = |name: &str| last["syncs"][name].as_f64().expect("a number");
     assert!(

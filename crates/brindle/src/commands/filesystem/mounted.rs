@@ -1,14 +1,16 @@
 //! `filesystem sync` and `label`: of a mounted pool, asked of the process that serves it; a label also of devices.
 
 use crate::commands::no_pool::reasons_or;
-use crate::commands::path::shown_name;
+use crate::commands::path::{name_json, shown_name};
 use crate::commands::place::open_named;
 use crate::commands::usage::wrong_usage;
+use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
 use brindle_admin::pool::DeviceIdentity;
 use brindle_admin::{ControlError, Mounted, PoolAdmin, Synced};
 use clap::Args;
+use serde_json::json;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -43,6 +45,8 @@ pub(crate) struct SyncCommand {
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct LabelCommand {
+    #[command(flatten)]
+    json: JsonOption,
     /// Comma-separated, of a pool that is not mounted: device=PATH (another device of it; block devices are found), degraded
     /// (go on without missing devices)
     #[arg(short, long = "options", value_name = "OPTIONS")]
@@ -91,8 +95,8 @@ pub(crate) fn label(command: &LabelCommand) -> Result<ExitCode> {
             pool.close()?;
         }
         (Some(label), None) => set_label(&open_mount(&command.path)?, label.as_bytes())?,
-        (None, Some(superblock)) => print_label(superblock.label())?,
-        (None, None) => print_label(&open_mount(&command.path)?.label()?)?,
+        (None, Some(superblock)) => print_label(superblock.label(), command.json)?,
+        (None, None) => print_label(&open_mount(&command.path)?.label()?, command.json)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -105,7 +109,10 @@ fn open_mount(path: &Path) -> Result<Mounted> {
     })
 }
 
-fn print_label(label: &[u8]) -> Result<()> {
+fn print_label(label: &[u8], json: JsonOption) -> Result<()> {
+    if json.json {
+        return output::print_json(&json!({ "label": name_json(label) }));
+    }
     let mut out = output::stdout();
     out.write_all(&shown_name(label))?;
     writeln!(out)?;

@@ -1,13 +1,14 @@
 //! A view as an object of JSON, in one line.
 
 use super::view::{CacheView, DeviceView, FlashCacheView, SyncView, View, WriteBackView};
+use crate::output;
 use brindle_device::Operation;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 /// The line of a view.
 pub(super) fn line(view: &View) -> String {
-    json!({
+    let line = json!({
         "time": view.now,
         "interval_seconds": view.interval.as_secs_f64(),
         "uuid": view.uuid,
@@ -22,8 +23,8 @@ pub(super) fn line(view: &View) -> String {
         "write_back": view.write_back.as_ref().map(write_back),
         "syncs": view.syncs.as_ref().map(syncs),
         "jobs": view.jobs.iter().map(crate::commands::status::json::job).collect::<Vec<_>>(),
-    })
-    .to_string()
+    });
+    output::with_header(line).to_string()
 }
 
 fn seconds(time: Option<Duration>) -> Option<f64> {
