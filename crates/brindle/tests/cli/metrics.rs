@@ -163,6 +163,7 @@ fn a_map_of_devices_is_a_picture_with_a_strip_each() {
     let picture = String::from_utf8(picture.stdout).expect("text");
     assert!(picture.starts_with("<svg xmlns=") && picture.ends_with("</svg>\n"));
     assert_eq!(picture.matches("<title>unallocated").count(), 3);
+    assert!(picture.contains("<title id=\"title\">tank, pool "), "{picture}");
     let file = pool.place().join("map.svg");
     assert!(pool.brindle(&["map", "--svg", "-o", text(&file)], &pool.images).status.success());
     assert_eq!(fs::read_to_string(&file).expect("it is there"), picture);

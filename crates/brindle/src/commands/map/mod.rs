@@ -69,7 +69,10 @@ pub(crate) fn run(command: &MapCommand) -> Result<ExitCode> {
             name: device.map_or_else(String::new, name_of),
             class: device.map_or_else(String::new, |device| facts.shown_class(device)),
         };
-        let title = format!("Pool {}", facts.fsid);
+        let title = match facts.label().as_str() {
+            "" => format!("Pool {}", facts.fsid),
+            label => format!("{label}, pool {}", facts.fsid),
+        };
         Picture { title, strips: strips.iter().map(labelled).collect() }.draw()
     } else {
         let devices: Vec<Value> = strips.iter().map(|(strip, device)| strip_json(strip, *device)).collect();

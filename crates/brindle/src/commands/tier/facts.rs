@@ -99,6 +99,15 @@ impl Facts {
         has(PlacementClass::Fast) && has(PlacementClass::Bulk)
     }
 
+    /// The label of the pool, which may be empty.
+    pub(crate) fn label(&self) -> String {
+        let label = match &self.source {
+            Source::Mounted(mounted) => mounted.label().unwrap_or_default(),
+            Source::Open(pool) => pool.superblock().label().to_vec(),
+        };
+        String::from_utf8_lossy(&label).into_owned()
+    }
+
     /// The mount, if it is one of the kernel.
     pub(crate) fn kernel_mount(&self) -> Option<&Mounted> {
         match &self.source {
