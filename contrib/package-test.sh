@@ -11,7 +11,7 @@ trap 'rm -rf "$place"' EXIT
 
 debootstrap --variant=minbase "$suite" "$place/root" >"$place/log" 2>&1 || { tail "$place/log" >&2; exit 1; }
 cp "$package" "$place/root/tmp/brindle.deb"
-inside() { chroot "$place/root" /usr/bin/env PATH=/usr/sbin:/usr/bin HOME=/root "$@"; }
+inside() { chroot "$place/root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin HOME=/root "$@"; }
 # Documentation too, which images of containers leave out.
 rm -f "$place/root"/etc/dpkg/dpkg.cfg.d/*
 (cd "$place/root" && find . -path ./tmp -prune -o -path ./var -prune -o -print | sort) >"$place/before"
@@ -31,9 +31,12 @@ inside sh -ec '
     test -f /usr/lib/systemd/system/brindle-tier@.service
     test -f /usr/lib/systemd/system/multi-user.target.wants/brindle-tier-recover.service
     grep -q "/usr/bin/brindle device ready" /usr/lib/udev/rules.d/65-brindle.rules
+    brindle scrub start -B image
+    test -d /var/lib/brindle
     rm -r image copy'
 inside dpkg --verify brindle
 inside dpkg --purge brindle
 (cd "$place/root" && find . -path ./tmp -prune -o -path ./var -prune -o -print | sort) >"$place/after"
 diff "$place/before" "$place/after"
+[ ! -e "$place/root/var/lib/brindle" ] || { echo "package-test: /var/lib/brindle is left" >&2; exit 1; }
 echo "package-test: installed, used and removed"

@@ -88,3 +88,55 @@ fn the_files_of_the_package_are_those_that_are_installed() {
     files_below(stage.path(), stage.path(), &mut left);
     assert!(left.is_empty(), "{left:?}");
 }
+
+/// A file of the directory `contrib`.
+fn contributed(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib").join(name)
+}
+
+#[test]
+fn units_are_nice_and_confined_and_reach_the_devices() {
+    for unit in ["brindle-tier@.service", "brindle-tier-recover.service"] {
+        let lines = fs::read_to_string(contributed(unit)).expect("readable");
+        let has = |setting: &str| lines.lines().any(|line| line.starts_with(setting));
+        for setting in
+            ["NoNewPrivileges=yes", "CapabilityBoundingSet=CAP_SYS_ADMIN ", "StateDirectory=brindle"]
+        {
+            assert!(has(setting), "{unit}: {setting}");
+        }
+        // Classes of devices are those that their disks say, and each of these leaves a service without disks.
+        for setting in ["PrivateDevices=", "DeviceAllow=", "DevicePolicy=", "ProtectClock="] {
+            assert!(!has(setting), "{unit}: {setting}");
+        }
+        assert_eq!(has("Nice=") && has("IOSchedulingClass=idle"), unit.contains('@'), "{unit}");
+    }
+}
+
+#[test]
+fn a_purged_package_leaves_nothing_but_the_journal_of_an_interrupted_move() {
+    let root = tempfile::tempdir().expect("temporary directory");
+    let (state, wants) =
+        (root.path().join("var/lib/brindle"), root.path().join("etc/systemd/system/multi-user.target.wants"));
+    let link = wants.join("brindle-tier@srv-pool.service");
+    for directory in [&state, &wants] {
+        fs::create_dir_all(directory).expect("room");
+    }
+    for file in ["scrub.json", "tier-77c4.json"] {
+        fs::write(state.join(file), "{}").expect("room");
+    }
+    let run = |action: &str| {
+        let output =
+            Command::new(contributed("debian/postrm")).arg(action).env("DPKG_ROOT", root.path()).output();
+        let output = output.expect("sh");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    fs::write(&link, "").expect("room");
+    assert_eq!(run("remove"), "");
+    assert!(link.exists() && state.join("scrub.json").exists());
+    assert!(run("purge").contains("tier-77c4.json stays"));
+    assert!(!link.exists() && state.join("tier-77c4.json").exists());
+    fs::remove_file(state.join("tier-77c4.json")).expect("it is there");
+    assert_eq!(run("purge"), "");
+    assert!(!state.exists());
+}
