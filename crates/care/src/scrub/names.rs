@@ -65,7 +65,7 @@ struct Place {
     is_prealloc: bool,
 }
 
-/// Places of an address of an extent, by its references; no more of these are asked once there are so many.
+/// Places of an address of an extent, by its references; these are asked until there are `most` places.
 fn places_of(
     filesystem: &Filesystem,
     view: &Committed<'_>,

@@ -15,7 +15,7 @@ use brindle_admin::{AdminError, ControlError, Mounted, Reach, Uuid};
 use brindle_cache::{is_no_path, look_at_device};
 use brindle_care::device::LeaseFound;
 use brindle_fs::AllocationHint;
-use brindle_ondisk::{Item, Node, NodeExpectation, Superblock};
+use brindle_ondisk::{Generation, Item, Node, NodeExpectation, Superblock};
 use brindle_tree::{Pool, TreeError, TreeRoot};
 use brindle_uapi::message::text;
 use brindle_volume::{DeviceCounters, DeviceStatus, MissingDevice, OpenOptions, Volume, VolumeError};
@@ -318,6 +318,7 @@ fn unknown_device(missing: &MissingDevice) -> DeviceStatus {
         is_behind: false,
         is_incomplete: false,
         absent_since: None,
+        placed_in: Generation::new(0),
         is_rotating: false,
         hint: AllocationHint::default(),
         generation: None,

@@ -151,7 +151,7 @@ fn an_ssd_that_dies_at_any_call_of_fsyncs_and_commits_rejoins_with_all_of_them()
     assert!(went_on > stopped && stopped > 0, "{went_on}, {stopped}");
 }
 
-/// What was fsynced is on the SSD alone then, and in no commit.
+/// Files that were fsynced are on the SSD alone then, and in no commit.
 #[test]
 fn an_ssd_with_a_log_that_no_commit_followed_is_refused_once_the_disks_are_written_without_it() {
     let (mut pool, _, fs) = logging(false);
