@@ -37,6 +37,17 @@ impl<K: Point> ByLength<K> {
         let (length, start) = self.0.range((length, K::default())..).next()?;
         Some(Interval::new(*start, *length))
     }
+
+    /// The longest interval that is shorter than `length`, the last one of several.
+    pub fn longest_below(&self, length: u64) -> Option<Interval<K>> {
+        let (length, start) = self.0.range(..(length, K::default())).next_back()?;
+        Some(Interval::new(*start, *length))
+    }
+
+    /// Bytes of the intervals of at least `length`.
+    pub fn bytes_from(&self, length: u64) -> u64 {
+        self.0.range((length, K::default())..).map(|(length, _)| length).sum()
+    }
 }
 
 impl<K: Point> Index<K> for ByLength<K> {

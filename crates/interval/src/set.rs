@@ -162,6 +162,16 @@ impl<K: Point> IntervalSet<K, ByLength<K>> {
     pub fn fitting(&self, length: u64) -> Option<Interval<K>> {
         self.index.fitting(length)
     }
+
+    /// The longest interval that is shorter than `length`, the last one of several.
+    pub fn longest_below(&self, length: u64) -> Option<Interval<K>> {
+        self.index.longest_below(length)
+    }
+
+    /// Bytes of the intervals of at least `length`.
+    pub fn bytes_from(&self, length: u64) -> u64 {
+        self.index.bytes_from(length)
+    }
 }
 
 impl<K: Point, I: Index<K> + Default, T: Into<Interval<K>>> FromIterator<T> for IntervalSet<K, I> {

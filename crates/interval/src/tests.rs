@@ -81,7 +81,10 @@ proptest! {
             let longest = expected.iter().max_by_key(|run| (run.length(), run.start));
             prop_assert_eq!(set.longest(), longest.copied());
             let fitting = expected.iter().filter(|run| run.length() >= length);
+            prop_assert_eq!(set.bytes_from(length), fitting.clone().map(Interval::length).sum::<u64>());
             prop_assert_eq!(set.fitting(length), fitting.min_by_key(|run| (run.length(), run.start)).copied());
+            let below = expected.iter().filter(|run| run.length() < length);
+            prop_assert_eq!(set.longest_below(length), below.max_by_key(|run| (run.length(), run.start)).copied());
 
             let holding = expected.iter().find(|run| run.contains(asked.start));
             prop_assert_eq!(set.holding(asked.start), holding.copied());

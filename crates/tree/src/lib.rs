@@ -95,7 +95,7 @@ pub use relocate::{Moved, Observer, Relocation};
 pub use root::TreeRoot;
 pub use settings::PoolSettings;
 pub use space::close::GroupStatus;
-pub use space::data::ReservedExtent;
+pub use space::data::{RangeLengths, ReservedExtent};
 pub use space::membership::Withheld;
 pub use space::state::FastTier;
 pub use space::summary::{DeviceSpace, GroupSummary, Room, SpaceSummary, Spread};

@@ -7,7 +7,7 @@ use crate::error::TreeError;
 use crate::options::{WriteBackWish, WriterOptions};
 use crate::space::Space;
 use crate::space::close::GroupStatus;
-use crate::space::data::{ReservedExtent, TierChoice};
+use crate::space::data::{RangeLengths, ReservedExtent, TierChoice};
 use crate::space::membership::Withheld;
 use crate::space::state::FastTier;
 use crate::space::summary::SpaceSummary;
@@ -84,7 +84,18 @@ impl Pool {
         max: u64,
         hint: Option<Logical>,
     ) -> Result<ReservedExtent<'_>, TreeError> {
-        self.changes()?.space.reserve_extent(self, TierChoice::Preferred(place), (min, max), hint)
+        let lengths = RangeLengths::of_extent(min, max);
+        self.changes()?.space.reserve_extent(self, TierChoice::Preferred(place), lengths, hint)
+    }
+
+    /// Takes one free range for extents that are written together, like [`reserve_extent_on`](Self::reserve_extent_on): a range
+    /// as long as they are, or the longest. A new chunk is made only where no range is long enough for the first of them.
+    pub fn reserve_range_on(
+        &self,
+        place: DataPlace,
+        lengths: RangeLengths,
+    ) -> Result<ReservedExtent<'_>, TreeError> {
+        self.changes()?.space.reserve_extent(self, TierChoice::Preferred(place), lengths, None)
     }
 
     /// Discards space that was freed ([`DiscardMode::Async`](crate::DiscardMode)), at most about `budget_bytes`;

@@ -5,8 +5,7 @@ use super::plan::COMPRESSED_BYTES_MAX;
 use super::planner::Planner;
 use crate::error::TreeError;
 use crate::refs::DataRange;
-use crate::space::data::ReservedExtent;
-use crate::space::data::TierChoice;
+use crate::space::data::{RangeLengths, ReservedExtent, TierChoice};
 use crate::space::writeback_space::InTransit;
 use crate::store::Store;
 use crate::store::cursor::Readahead;
@@ -174,7 +173,8 @@ impl<'p> Relocator<'p> {
         let most = self.transactions.changes().options.moved_extent_bytes_max;
         let is_short = from.length <= most;
         if is_short || !self.may_be_split(from)? {
-            match self.space.reserve_extent(self.store, tier, (from.length, from.length), None) {
+            let whole = RangeLengths::of_extent(from.length, from.length);
+            match self.space.reserve_extent(self.store, tier, whole, None) {
                 Err(TreeError::NoSpace(_))
                     if is_short && is_alone && from.length > PART_BYTES_MIN && self.may_be_split(from)? => {}
                 place => {
@@ -186,8 +186,8 @@ impl<'p> Relocator<'p> {
         let mut left = from.length;
         while left > 0 {
             let longest = left.min(most);
-            let place =
-                self.space.reserve_extent(self.store, tier, (longest.min(PART_BYTES_MIN), longest), None)?;
+            let lengths = RangeLengths::of_extent(longest.min(PART_BYTES_MIN), longest);
+            let place = self.space.reserve_extent(self.store, tier, lengths, None)?;
             left -= place.length;
             places.push(place);
         }

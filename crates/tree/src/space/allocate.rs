@@ -3,8 +3,13 @@
 //! Both prefer to go on where the last one ended. When that is not possible, tree blocks take the longest free range
 //! there is, and go on there; so the blocks of a commit, which come in the order of their keys, lie side by side. An
 //! extent of data takes a range that it just fits in, or the longest.
+//!
+//! Extents that are written together take one range that all of them just fit in, for a hard disk seeks for each range. No chunk is
+//! made for that. Small extents that are freed one by one leave holes between them, and would tear all free
+//! space in time. So long ranges are for them only as long as three quarters of the free space are such; otherwise they take
+//! short ranges, the longer ones first.
 
-use super::data::TierChoice;
+use super::data::{RangeLengths, TierChoice};
 use super::group::{Content, Group, Role};
 use super::state::{State, content};
 use super::{Space, interval};
@@ -20,8 +25,12 @@ use std::cmp::Reverse;
 /// Length in bytes of a free range in which tree blocks go on where the last ones ended; a shorter one will do if it
 /// has room for all of them.
 const RUN_BYTES: u64 = 256 << 10;
-/// An extent of data of this length is long enough to be taken without looking for a longer one.
+/// A free range of this length is long enough for data to be taken without looking for a longer one.
 const GOOD_EXTENT_BYTES: u64 = 1 << 20;
+/// Least part of the free space, in percent, that is to be in ranges of the length of a good extent.
+const LONG_PERCENT: u64 = 75;
+/// Number of free ranges for extents that are written together, about, where long ones are few.
+const SHORT_RANGES: u64 = 16;
 /// Number of block groups that are looked into for a good extent before a new chunk is made.
 const LOOK_UPS_MAX: usize = 8;
 
@@ -32,6 +41,58 @@ enum Spill {
     IfNeeded,
     /// Always.
     Allowed,
+}
+
+/// Demand on a free range for data, in the order in which they are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Demand {
+    /// Room for everything, or as much as one looks for.
+    Good,
+    /// Room for the first extent, in the longest range. Without it, a chunk is made.
+    First,
+    /// Room for the least that will do.
+    Least,
+    /// The same in groups that are to be avoided.
+    LeastOfAll,
+}
+
+/// Data that a free range is looked for.
+struct Wanted {
+    lengths: RangeLengths,
+    /// Length in bytes of a free range that has room for all that is about to be written, as far as one looks for.
+    room: u64,
+    hint: Option<Logical>,
+    sectorsize: u64,
+}
+
+impl Wanted {
+    fn new(lengths: RangeLengths, hint: Option<Logical>, sectorsize: u64) -> Self {
+        let room = lengths.all.max(GOOD_EXTENT_BYTES.min(lengths.ahead));
+        Self { lengths, room, hint, sectorsize }
+    }
+
+    /// Returns true if more is to be written than one extent, and that is short.
+    fn is_series(&self) -> bool {
+        self.lengths.first < GOOD_EXTENT_BYTES && self.lengths.first < self.room
+    }
+
+    /// Least length of a free range that is chosen among all.
+    fn least(&self, demand: Demand) -> u64 {
+        let good = match demand {
+            Demand::Good => self.room,
+            Demand::First => self.lengths.first,
+            Demand::Least | Demand::LeastOfAll => 0,
+        };
+        GOOD_EXTENT_BYTES.min(good).max(self.lengths.least)
+    }
+
+    /// Least length of what is left of a free range behind the last extent taken.
+    fn behind(&self, demand: Demand) -> u64 {
+        match demand {
+            Demand::Good => GOOD_EXTENT_BYTES.min(self.lengths.all).max(self.lengths.least),
+            Demand::First | Demand::Least | Demand::LeastOfAll => self.least(demand),
+        }
+    }
 }
 
 impl Space {
@@ -70,16 +131,16 @@ impl Space {
         Ok(places)
     }
 
-    /// Takes an extent of data of `least` to `most` bytes, of a tier if it has room.
+    /// Takes a free range for data, of a tier if it has room.
     pub(super) fn take_extent(
         &self,
         store: &Store,
         tier: TierChoice,
-        bounds: (u64, u64),
+        lengths: RangeLengths,
         hint: Option<Logical>,
     ) -> Result<Interval, TreeError> {
         Rank::SpaceLoad.assert_free();
-        let mut taken = Err(TreeError::NoSpace(format!("no free range of {} bytes for data", bounds.0)));
+        let mut taken = Err(TreeError::NoSpace(format!("no free range of {} bytes for data", lengths.least)));
         let contents = match tier {
             TierChoice::Preferred(tier) => self.data_contents(tier),
             TierChoice::Only(tier) => &self.data_contents(tier)[..1],
@@ -97,7 +158,7 @@ impl Space {
             for content in contents {
                 let steps = self.lock().steps(*content, place);
                 for ranks in steps.into_iter().take(steps_max) {
-                    taken = self.take_from(store, (*content, ranks), bounds, hint, (is_strict, *spill));
+                    taken = self.take_from(store, (*content, ranks), lengths, hint, (is_strict, *spill));
                     match &taken {
                         Err(TreeError::NoSpace(_)) => {}
                         _ => return taken,
@@ -139,39 +200,36 @@ impl Space {
         &self,
         store: &Store,
         (content, ranks): (Content, Ranks),
-        (least, most): (u64, u64),
+        lengths: RangeLengths,
         hint: Option<Logical>,
         (is_strict, spill): (bool, Spill),
     ) -> Result<Interval, TreeError> {
-        let good = GOOD_EXTENT_BYTES.min(most).max(least);
+        let wanted = Wanted::new(lengths, hint, self.sectorsize);
         let mut look_ups = 0;
         let mut may_make_chunk = true;
         loop {
             let unknown = {
                 let mut state = self.lock();
-                if let Some(span) =
-                    state.take_data((content, ranks), (good, most), hint, self.sectorsize, true)
-                {
-                    self.note_taken(&mut state, content, span);
+                if let Some(span) = self.take_data(&mut state, (content, ranks), &wanted, Demand::Good) {
                     return Ok(span);
                 }
                 let unknown = state.next_unknown(content, ranks).filter(|_| look_ups < LOOK_UPS_MAX);
-                if unknown.is_none()
-                    && may_make_chunk
-                    && self.may_spill(store, &state, (content, ranks), spill)
-                {
-                    may_make_chunk = false;
-                    let mode = if is_strict { PlacementMode::Strict } else { self.mode(&state) };
-                    if self.make_chunk_as(store, &mut state, content, mode, ranks).is_ok() {
-                        continue;
+                if unknown.is_none() || wanted.is_series() && look_ups > 0 {
+                    // A series has one more group looked up at a time, for no sync is to wait for many.
+                    if let Some(span) = self.take_data(&mut state, (content, ranks), &wanted, Demand::First) {
+                        return Ok(span);
                     }
                 }
-                for spares in [true, false] {
-                    if unknown.is_none() {
-                        if let Some(span) =
-                            state.take_data((content, ranks), (least, most), hint, self.sectorsize, spares)
-                        {
-                            self.note_taken(&mut state, content, span);
+                if unknown.is_none() {
+                    if may_make_chunk && self.may_spill(store, &state, (content, ranks), spill) {
+                        may_make_chunk = false;
+                        let mode = if is_strict { PlacementMode::Strict } else { self.mode(&state) };
+                        if self.make_chunk_as(store, &mut state, content, mode, ranks).is_ok() {
+                            continue;
+                        }
+                    }
+                    for demand in [Demand::Least, Demand::LeastOfAll] {
+                        if let Some(span) = self.take_data(&mut state, (content, ranks), &wanted, demand) {
                             return Ok(span);
                         }
                     }
@@ -180,7 +238,10 @@ impl Space {
             };
             match unknown {
                 Some(group) => self.look_up(store, group)?,
-                None => return Err(TreeError::NoSpace(format!("no free range of {least} bytes for data"))),
+                None => {
+                    let least = lengths.least;
+                    return Err(TreeError::NoSpace(format!("no free range of {least} bytes for data")));
+                }
             }
             look_ups += 1;
         }
@@ -200,12 +261,20 @@ impl Space {
             || !self.would_spill(store, state, ranks)
     }
 
-    /// Data lies in the write-back tier from now on.
-    fn note_taken(&self, state: &mut State, content: Content, span: Interval) {
+    fn take_data(
+        &self,
+        state: &mut State,
+        (content, ranks): (Content, Ranks),
+        wanted: &Wanted,
+        demand: Demand,
+    ) -> Option<Interval> {
+        let span = state.take_data((content, ranks), wanted, demand)?;
         if content == Content::WriteBack {
+            // Data lies in the write-back tier from now on.
             let now = (self.clock)().sec.get();
             state.begins_to_wait(span.start, u64::try_from(now).unwrap_or(0));
         }
+        Some(span)
     }
 
     /// The longest run of free space for the blocks of a tree, or the first that is found to be long enough.
@@ -295,19 +364,29 @@ impl State {
         Some(span)
     }
 
-    /// Takes an extent of data. `spares`: not of groups that are to be avoided.
+    /// Takes a free range for data, behind the last one or where it fits.
     fn take_data(
         &mut self,
         (content, ranks): (Content, Ranks),
-        bounds: (u64, u64),
-        hint: Option<Logical>,
-        sectorsize: u64,
-        spares: bool,
+        wanted: &Wanted,
+        demand: Demand,
     ) -> Option<Interval> {
-        let places = [hint.map(Logical::get), self.next_data[content]];
-        let near = |at: u64| self.candidate_at((content, ranks), at)?.room_at(at, bounds, sectorsize);
-        let near = places.into_iter().flatten().find_map(near);
-        let span = near.or_else(|| self.best_room((content, ranks), bounds, sectorsize, true, spares))?;
+        let unit = wanted.sectorsize;
+        let places = [wanted.hint.map(Logical::get), self.next_data[content]];
+        let bounds = (wanted.behind(demand), wanted.lengths.all);
+        let near = |at: u64| self.candidate_at((content, ranks), at)?.room_at(at, bounds, unit);
+        let near = places.into_iter().flatten().filter(|_| demand != Demand::First).find_map(near);
+        let is_among_short = || wanted.is_series() && self.has_few_long_ranges((content, ranks));
+        let best = || {
+            let bounds = (wanted.least(demand), wanted.room);
+            match demand {
+                Demand::Good if is_among_short() => None,
+                Demand::First if is_among_short() => self.short_room((content, ranks), wanted),
+                demand => self.best_room((content, ranks), bounds, unit, true, demand != Demand::LeastOfAll),
+            }
+        };
+        let room = near.or_else(best)?;
+        let span = Interval::new(room.start, room.length().min(wanted.lengths.all));
         self.next_data[content] = Some(span.end);
         self.reserve(span);
         Some(span)
@@ -329,6 +408,33 @@ impl State {
             Some(((group.kind.profile() == Some(profile), room.length(), Reverse(room.start)), room))
         });
         rooms.max_by_key(|(rank, _)| *rank).map(|(_, room)| room)
+    }
+
+    /// A short free range for a series of extents: of the pool's profile rather than of others, one that part of them just fit in, or
+    /// the longest. If there is none, one that the first of them just fits in.
+    fn short_room(&self, (content, ranks): (Content, Ranks), wanted: &Wanted) -> Option<Interval> {
+        let (first, unit) = (wanted.lengths.first.max(wanted.lengths.least), wanted.sectorsize);
+        let part = (GOOD_EXTENT_BYTES.min(wanted.room) / SHORT_RANGES).max(first);
+        let profile = self.profile(content);
+        let groups = self.candidates(content, ranks).filter(|group| group.role != Role::Avoided);
+        let rooms = groups.filter_map(|group| {
+            let room = group.short_room((first, part), GOOD_EXTENT_BYTES, unit)?;
+            // The shortest of those that are long enough, or the longest of the others.
+            let (is_enough, length) = (room.length() >= part, room.length());
+            let fit = if is_enough { GOOD_EXTENT_BYTES.saturating_sub(length) } else { length };
+            Some(((group.kind.profile() == Some(profile), is_enough, fit, Reverse(room.start)), room))
+        });
+        let short = rooms.max_by_key(|(rank, _)| *rank).map(|(_, room)| room);
+        short.or_else(|| self.best_room((content, ranks), (first, first), unit, true, true))
+    }
+
+    /// Returns true if too little of the free space that is looked up is in long ranges for small extents to be taken from them.
+    fn has_few_long_ranges(&self, (content, ranks): (Content, Ranks)) -> bool {
+        let groups = self.candidates(content, ranks).filter(|group| group.role != Role::Avoided);
+        let known =
+            groups.filter_map(|group| Some((group.long_bytes(GOOD_EXTENT_BYTES)?, group.available())));
+        let (long, all) = known.fold((0, 0), |sum: (u64, u64), (long, all)| (sum.0 + long, sum.1 + all));
+        long < all / 100 * LONG_PERCENT
     }
 
     /// The longest run of tree blocks that could be taken.

@@ -20,6 +20,26 @@ pub(crate) enum TierChoice {
     Only(DataPlace),
 }
 
+/// Lengths in bytes of a free range that is looked for, multiples of the sector size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RangeLengths {
+    /// Least length that will do.
+    pub least: u64,
+    /// Length of the first extent that is cut from it: a new chunk is made for it rather than a shorter range taken.
+    pub first: u64,
+    /// Length of all extents that are cut from it, and most that is taken.
+    pub all: u64,
+    /// Bytes that are about to be written, those in `all` among them: the range is to have room for them behind it.
+    pub ahead: u64,
+}
+
+impl RangeLengths {
+    /// For one extent of `least` to `most` bytes.
+    pub(crate) fn of_extent(least: u64, most: u64) -> Self {
+        Self { least, first: most, all: most, ahead: most }
+    }
+}
+
 /// Data space that is taken and not referred to yet: it goes back if this is dropped, unless [`keep`](Self::keep)
 /// was called when the extent's first reference was queued.
 #[derive(Debug)]
@@ -50,6 +70,17 @@ impl ReservedExtent<'_> {
         self.length
     }
 
+    /// Takes a part from the front, to be kept or to go back by itself; the rest stays reserved.
+    pub fn cut_front(&mut self, length: u64) -> Self {
+        assert!(length <= self.length, "no more is cut than was reserved");
+        let (space, volume, is_kept) = (self.space, self.volume, length == 0);
+        let front = Self { start: self.start, length, space, volume, is_kept };
+        self.start = self.start + length;
+        self.length -= length;
+        self.is_kept = self.length == 0;
+        front
+    }
+
     /// Takes a part from the front, to become an extent of its own that is referred to; the rest stays reserved.
     pub fn split_front(&mut self, length: u64) -> Logical {
         assert!(length <= self.length, "no more is taken than was reserved");
@@ -76,10 +107,10 @@ impl Space {
         &'p self,
         store: &'p Store,
         tier: TierChoice,
-        bounds: (u64, u64),
+        lengths: RangeLengths,
         hint: Option<Logical>,
     ) -> Result<ReservedExtent<'p>, TreeError> {
-        let taken = self.take_extent(store, tier, bounds, hint)?;
+        let taken = self.take_extent(store, tier, lengths, hint)?;
         let (start, length) = (Logical::new(taken.start), taken.length());
         self.release_data(length);
         Ok(ReservedExtent { start, length, space: self, volume: store.volume(), is_kept: false })

@@ -179,6 +179,19 @@ impl Group {
         };
         best.or_else(any).map(|room| cut(room, most))
     }
+
+    /// A free range shorter than `below`, aligned: one that `wanted` bytes just fit in, or the longest of at least `least`.
+    pub(super) fn short_room(&self, (least, wanted): (u64, u64), below: u64, unit: u64) -> Option<Interval> {
+        let free = self.free.as_ref()?;
+        let fitting = free.fitting(wanted).filter(|room| room.length() < below);
+        let whole = |span: Interval| aligned(span, unit).filter(|room| room.length() >= least);
+        fitting.and_then(whole).or_else(|| free.longest_below(below).and_then(whole))
+    }
+
+    /// Bytes that could be taken in ranges of at least `length`; `None` until they are looked up.
+    pub(super) fn long_bytes(&self, length: u64) -> Option<u64> {
+        Some(self.free.as_ref()?.bytes_from(length))
+    }
 }
 
 /// The aligned part of a range.

@@ -1,6 +1,7 @@
 //! Space on real pools: the kernel's images are written to at random, and examined after every few commits.
 
 mod log_reserve;
+mod series;
 mod settling;
 
 use super::group::Content;
