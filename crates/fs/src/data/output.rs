@@ -2,7 +2,7 @@
 //! nothing refers to what is written, until the extents enter the trees.
 
 use super::asleep::SleepingChunks;
-use super::promise::Promise;
+use super::promise::{Places, Promise};
 use crate::compression::choice::CompressionChoice;
 use crate::compression::compress;
 use crate::compression::promise::is_promising;
@@ -140,10 +140,12 @@ impl FileData {
     ) -> Result<Result<Vec<Output<'p>>, FsError>, FsError> {
         let mut outputs = Vec::new();
         let mut writes: Vec<(usize, Logical, &[u8])> = Vec::new();
-        let mut hint = None;
+        let stored = units.iter().map(Unit::stored_bytes).sum();
+        let mut places = Places::new(stored, self.context.dirty_bytes());
         for unit in units {
-            self.find_space(unit, promise, &mut hint, &mut outputs, &mut writes)?;
+            self.find_space(unit, promise, &mut places, &mut outputs, &mut writes)?;
         }
+        promise.end_places(places);
         if !manner.wakes && self.would_wake(&outputs) {
             return Ok(Ok(Vec::new()));
         }
@@ -219,15 +221,14 @@ impl FileData {
         &'p self,
         unit: &'b Unit<'b>,
         promise: &mut Promise<'p>,
-        hint: &mut Option<Logical>,
+        places: &mut Places<'p>,
         outputs: &mut Vec<Output<'p>>,
         writes: &mut Vec<(usize, Logical, &'b [u8])>,
     ) -> Result<(), FsError> {
         let length = unit.range.end - unit.range.start;
         if let Some((compression, bytes)) = &unit.compressed {
             let disk_length = to_u64(bytes.len());
-            let extent = promise.take_extent(disk_length, disk_length, *hint)?;
-            *hint = Some(extent.start + extent.length);
+            let extent = promise.take_place(places, disk_length, disk_length)?;
             writes.push((outputs.len(), extent.start, bytes));
             outputs.push(new_extent(extent, unit.range.start, length, *compression));
             return Ok(());
@@ -237,9 +238,8 @@ impl FileData {
         let mut rest: &[u8] = &[];
         while at < unit.range.end {
             let most = (unit.range.end - at).min(EXTENT_MAX_BYTES);
-            let extent = promise.take_extent(self.core.sector(), most, *hint)?;
+            let extent = promise.take_place(places, self.core.sector(), most)?;
             let (mut place, end) = (extent.start, extent.start + extent.length);
-            *hint = Some(end);
             while place < end {
                 if rest.is_empty() {
                     rest = contents.next().expect("the contents are as long as the range");

@@ -3,6 +3,7 @@
 mod asleep;
 mod copies;
 mod fewer;
+mod holes;
 mod kernel;
 mod modelled;
 mod names;

@@ -19,7 +19,7 @@ const SECOND: u64 = 1_000_000_000;
 const ROUNDS: u64 = 200;
 
 /// An SSD and a disk, metadata and small files on the SSD.
-const ONE_OF_EACH: Layout = Layout {
+pub(super) const ONE_OF_EACH: Layout = Layout {
     devices: 2,
     device_mib: 4096,
     data: Profile::Single,
@@ -31,10 +31,10 @@ const ONE_OF_EACH: Layout = Layout {
 };
 
 /// A pool on modelled drives.
-struct Modelled {
-    time: Arc<VirtualTime>,
-    devices: Vec<Arc<ModelDevice>>,
-    filesystem: Filesystem,
+pub(super) struct Modelled {
+    pub(super) time: Arc<VirtualTime>,
+    pub(super) devices: Vec<Arc<ModelDevice>>,
+    pub(super) filesystem: Filesystem,
 }
 
 impl Modelled {
@@ -43,7 +43,12 @@ impl Modelled {
     }
 
     /// With a mode of write-back, and the length up to which files are small.
-    fn writing_back(layout: &Layout, drives: Vec<Drive>, mode: WriteBackMode, small_file_bytes: u64) -> Self {
+    pub(super) fn writing_back(
+        layout: &Layout,
+        drives: Vec<Drive>,
+        mode: WriteBackMode,
+        small_file_bytes: u64,
+    ) -> Self {
         let time = VirtualTime::new();
         let new = |(number, drive): (usize, Drive)| {
             let image = Image::new(layout.device_bytes());
@@ -78,7 +83,7 @@ impl Modelled {
         (0..ROUNDS).map(put).max().expect("some")
     }
 
-    fn counts(&self) -> Vec<DriveCounts> {
+    pub(super) fn counts(&self) -> Vec<DriveCounts> {
         self.devices.iter().map(|device| device.counts()).collect()
     }
 }
