@@ -1,7 +1,7 @@
 //! Servers that end while programs write: asked to by a signal, or killed.
 
 use super::mount::{can_mount, is_mounted, unmount};
-use super::support::{brindle_prints, text};
+use super::support::{brindle, brindle_prints, text};
 use brindle_testing::referee::btrfs_check;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -283,4 +283,31 @@ fn a_server_that_is_asked_to_end_serves_its_writers_and_loses_nothing() {
     }
     unmount(&served.place());
     served.wait_for_success();
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_told_and_keeps_no_monitor_waiting() {
+    if !can_mount() {
+        return;
+    }
+    let (mut stopped, mut other) = (Served::make(), Served::make());
+    stopped.mount();
+    other.mount();
+    let places = [stopped.place(), other.place()];
+    stopped.signal(rustix::process::Signal::STOP);
+    let status = brindle(["status", "--json", text(&places[0]), text(&places[1])]);
+    let metrics = brindle(["metrics", text(&places[0])]);
+    stopped.signal(rustix::process::Signal::CONT);
+    let report: serde_json::Value = serde_json::from_slice(&status.stdout).expect("JSON");
+    let pools = report["pools"].as_array().expect("a list");
+    let states: Vec<&str> = pools.iter().filter_map(|pool| pool["state"].as_str()).collect();
+    assert_eq!((status.status.code(), states), (Some(3), vec!["down", "ok"]), "{report}");
+    assert!(report.to_string().contains("does not answer"), "{report}");
+    let metrics = String::from_utf8_lossy(&metrics.stdout).into_owned();
+    assert!(metrics.contains("brindle_pool_unknown{") && metrics.contains("state=\"down\""), "{metrics}");
+    assert!(brindle_prints(["status", text(&places[0])]).contains("  ok  "));
+    for served in [&mut stopped, &mut other] {
+        unmount(&served.place());
+        served.wait_for_success();
+    }
 }

@@ -10,7 +10,7 @@ mod exposition;
 mod families;
 mod served;
 
-use crate::commands::status::gather;
+use crate::commands::status::silent;
 use crate::output;
 use anyhow::Result;
 use clap::Args;
@@ -45,7 +45,7 @@ pub(crate) struct MetricsCommand {
 
 /// Runs it.
 pub(crate) fn run(command: &MetricsCommand) -> Result<ExitCode> {
-    let text = families::of_pools(&gather::pools(&command.paths)?);
+    let text = families::of_pools(&silent::pools(&command.paths)?);
     output::print_or_replace(command.output.as_deref(), &text)?;
     Ok(ExitCode::SUCCESS)
 }

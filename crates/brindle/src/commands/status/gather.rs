@@ -61,6 +61,16 @@ impl Judged {
         Self::Known { health: Box::new(health), findings, holder: holder.map(Box::new), mount_options }
     }
 
+    /// Judgement on a mount whose server does not answer.
+    pub(super) fn without_answer(mountpoint: &Path) -> Self {
+        let text = "the process that serves the mount does not answer: it is stopped, or waits for a disk"
+            .to_owned();
+        let remedy = Some(
+            "look at the disks in the log of the kernel (`journalctl -k`), and at the process".to_owned(),
+        );
+        Self::Unknown(Unknown { remedy, ..unknown(mountpoint, State::Down, Severity::Risk, text) })
+    }
+
     /// The same with returns of missing devices that were begun; for them sleeping disks are woken.
     pub(super) fn with_begun_returns(self) -> Self {
         match self {

@@ -7,6 +7,7 @@
 
 pub(crate) mod gather;
 pub(crate) mod json;
+pub(crate) mod silent;
 mod words;
 
 use crate::commands::holder;
@@ -43,7 +44,8 @@ STATES
   degraded   a device is missing, or lacks writes; or data or metadata have
              fewer copies than the pool's profile has
   read-only  nothing is written any more, for a reason
-  down       the pool can't be read, or the server of its mount has ended
+  down       the pool can't be read, or the server of its mount has ended, or
+             has not answered for 20 seconds
 
 EXIT STATUS
   0  all is well
@@ -77,7 +79,7 @@ pub(crate) struct StatusCommand {
 /// Runs it; each finding has a line if `is_verbose`.
 pub(crate) fn run(command: &StatusCommand, is_verbose: bool) -> Result<ExitCode> {
     let pools =
-        gather::pools(&command.paths)?.into_iter().map(Judged::with_begun_returns).collect::<Vec<_>>();
+        silent::pools(&command.paths)?.into_iter().map(Judged::with_begun_returns).collect::<Vec<_>>();
     if command.json.json {
         output::print_json(&json::document(&pools))?;
     } else {
