@@ -47,7 +47,7 @@ Description: btrfs in userspace, for pools that mix SSDs and hard disks
  hard disks, writes what fsync makes durable to SSDs first, and verifies, corrects and copies out. The pools are those of
  the kernel, which mounts them as well.
 CONTROL
-install -m 755 contrib/debian/prerm contrib/debian/postrm "$work/root/DEBIAN/"
+install -m 755 crates/brindle/debian/prerm crates/brindle/debian/postrm "$work/root/DEBIAN/"
 (cd "$work/root" && find usr -type f -print0 | sort -z | xargs -0 md5sum) >"$work/root/DEBIAN/md5sums"
 find "$work/root" -newermt "@$SOURCE_DATE_EPOCH" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
 

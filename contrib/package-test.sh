@@ -7,7 +7,12 @@ cd "$(dirname "$0")/.."
 package=$(ls target/deb/brindle_*.deb)
 suite=${SUITE:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
 place=$(mktemp -d "${TMPDIR:-/tmp}/brindle-package.XXXXXX")
-trap 'rm -rf "$place"' EXIT
+# debootstrap mounts /proc there, and leaves it if it is interrupted.
+cleanup() {
+    umount "$place/root/proc" "$place/root/sys" 2>/dev/null || true
+    rm -rf --one-file-system "$place"
+}
+trap cleanup EXIT
 
 debootstrap --variant=minbase "$suite" "$place/root" >"$place/log" 2>&1 || { tail "$place/log" >&2; exit 1; }
 cp "$package" "$place/root/tmp/brindle.deb"

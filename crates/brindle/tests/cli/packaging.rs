@@ -125,8 +125,10 @@ fn a_purged_package_leaves_nothing_but_the_journal_of_an_interrupted_move() {
         fs::write(state.join(file), "{}").expect("room");
     }
     let run = |action: &str| {
-        let output =
-            Command::new(contributed("debian/postrm")).arg(action).env("DPKG_ROOT", root.path()).output();
+        let output = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("debian/postrm"))
+            .arg(action)
+            .env("DPKG_ROOT", root.path())
+            .output();
         let output = output.expect("sh");
         assert!(output.status.success(), "{output:?}");
         String::from_utf8_lossy(&output.stderr).into_owned()
