@@ -27,8 +27,11 @@ const WRONG_USAGE: u8 = 2;
 const FAILURE: u8 = 1;
 
 fn main() -> ExitCode {
-    let command = cli::Cli::command();
     let given: Vec<OsString> = std::env::args_os().collect();
+    if let Some(code) = commands::mount::guard::run(&given) {
+        return code;
+    }
+    let command = cli::Cli::command();
     let is_command = |name: &str| command.find_subcommand(name).is_some();
     let arguments = commands::mount::helper::rewrite(given.clone(), is_command);
     let mut is_json = words::asks_for_json(&arguments);

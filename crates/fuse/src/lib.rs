@@ -35,6 +35,6 @@ mod recent_writes;
 mod refusals;
 
 pub use brindle_fs::AtimeMode;
-pub use brindle_transport::RingUse;
+pub use brindle_transport::{Abort, RingUse};
 pub use mount::{MountError, MountHandle, UnmountHandle, mount, mount_further};
 pub use options::{MountOptions, Synchronous};

@@ -43,7 +43,7 @@ pub use flags::{Features, OpenAnswers, WriteKind};
 pub use handshake::{Agreement, RingUse, Wishes};
 pub use interrupt::{Effects, Waiter};
 pub use mount::{
-    Connection, DetachedMount, Guard, MountError, MountOptions, connect, connect_on, join, unmount,
+    Abort, Connection, DetachedMount, Guard, MountError, MountOptions, connect, connect_on, join, unmount,
 };
 pub use notify::Notifier;
 pub use operation::{

@@ -44,6 +44,11 @@ impl Mount {
         self.kind == BRINDLE_TYPES[1]
     }
 
+    /// The number of the filesystem's connection, if it is one of FUSE: that of its device as the kernel has it.
+    pub fn connection(&self) -> Option<u32> {
+        connection(&self.device)
+    }
+
     /// Returns true if both are mounts of one filesystem of brindle.
     pub fn is_of(&self, other: &Self) -> bool {
         self.is_ours() && self.device == other.device
@@ -69,6 +74,12 @@ pub fn at<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
 pub fn holding<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
     let above = mounts.iter().filter(|mount| path.starts_with(&mount.mountpoint));
     above.max_by_key(|mount| mount.mountpoint.components().count())
+}
+
+/// The number of the connection of a filesystem of FUSE with a number as `major:minor`: the same as the kernel has it.
+pub fn connection(device: &str) -> Option<u32> {
+    let (major, minor) = device.split_once(':')?;
+    Some(major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?)
 }
 
 /// The lines of a table.
@@ -132,6 +143,7 @@ mod tests {
         assert!(find("/a b").is_ours() && find("/a b").is_of(find("/a b/c")));
         assert_eq!((find("/a b/c").id, find("/a b/c").parent), (33, 30));
         assert!(mounts[2].is_ours() && mounts[2].device == "7:3");
+        assert_eq!((mounts[1].connection(), mounts[2].connection()), (Some(40), Some(7 << 20 | 3)));
         assert_eq!(find("/a b").options, "ro,nodev");
         assert_eq!(
             (find("/mnt").super_options.as_str(), find("/a b/c").root.as_path()),

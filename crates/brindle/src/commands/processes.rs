@@ -30,25 +30,44 @@ fn has_open(process: u32, device: &Path) -> bool {
 /// Returns true if one of these processes may serve a mount. Its server can be asked by way of the mount, but one that hangs never
 /// answers: so those of other mounts are told apart by their connections, where the kernel shows these.
 pub(crate) fn may_serve(processes: &[u32], mount: &Mount) -> bool {
-    let connection = |process: u32| {
-        descriptors(process, Path::new("/dev/fuse")).find_map(|number| {
-            let info =
-                fs::read_to_string(format!("/proc/{process}/fdinfo/{}", number.to_string_lossy())).ok()?;
-            connection_of(&info)
+    let connection = |process: u32| connections(process).find_map(|number| number);
+    processes
+        .iter()
+        .any(|process| connection(*process).is_none_or(|number| Some(number) == mount.connection()))
+}
+
+/// Returns true if a live process is seen to serve a mount. Where the kernel does not show the connections, any mount of this program
+/// counts as that.
+pub(crate) fn is_served(mount: &Mount) -> bool {
+    let own = program("self");
+    let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    numbers.any(|process| {
+        connections(process).any(|number| match number {
+            Some(number) => Some(number) == mount.connection(),
+            None => own.is_some() && program(&process.to_string()) == own,
         })
-    };
-    processes.iter().any(|process| connection(*process).is_none_or(|number| Some(number) == number_of(mount)))
+    })
+}
+
+/// The path of a process's program, also of one that was replaced by another version.
+fn program(process: &str) -> Option<String> {
+    let path = fs::read_link(format!("/proc/{process}/exe")).ok()?.into_os_string().into_string().ok()?;
+    Some(path.trim_end_matches(" (deleted)").to_owned())
+}
+
+/// The connections of FUSE that a process serves; their numbers, where the kernel shows these. One that was killed serves none, though
+/// it may have threads that can't end.
+fn connections(process: u32) -> impl Iterator<Item = Option<u32>> {
+    descriptors(process, Path::new("/dev/fuse")).map(move |number| {
+        let info = format!("/proc/{process}/fdinfo/{}", number.to_string_lossy());
+        connection_of(&fs::read_to_string(info).ok()?)
+    })
 }
 
 /// The number of a connection of FUSE, by the `fdinfo` of a descriptor (since Linux 6.18).
 fn connection_of(info: &str) -> Option<u32> {
     info.lines().find_map(|line| line.strip_prefix("fuse_connection:"))?.trim().parse().ok()
-}
-
-/// The number of a mount's connection: that of its device as the kernel has it.
-fn number_of(mount: &Mount) -> Option<u32> {
-    let (major, minor) = mount.device.split_once(':')?;
-    Some(major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?)
 }
 
 /// The descriptors by which a process has a device open.
@@ -88,7 +107,7 @@ mod tests {
     fn connections_are_numbered_by_the_devices_of_mounts() {
         let info = "pos:\t0\nflags:\t02100002\nmnt_id:\t24\nfuse_connection:\t7340033\n";
         let mounts = mount_table::parse(b"44 27 7:1 / /m rw - fuseblk.brindle /dev/loop1 rw\n");
-        assert_eq!((connection_of(info), number_of(&mounts[0])), (Some(7_340_033), Some(7_340_033)));
+        assert_eq!((connection_of(info), mounts[0].connection()), (Some(7_340_033), Some(7_340_033)));
         assert_eq!(connection_of("pos:\t0\n"), None);
         assert!(may_serve(&[u32::MAX], &mounts[0]), "not known");
         assert!(!may_serve(&[], &mounts[0]));

@@ -61,6 +61,16 @@ impl Served {
         }
     }
 
+    /// The number of the server's process.
+    pub(super) fn id(&self) -> u32 {
+        self.child.as_ref().expect("it is mounted").id()
+    }
+
+    /// Returns true if the server has ended.
+    pub(super) fn has_ended(&mut self) -> bool {
+        self.child.as_mut().expect("it was mounted").try_wait().expect("our child").is_some()
+    }
+
     pub(super) fn signal(&self, signal: rustix::process::Signal) {
         let child = self.child.as_ref().expect("it is mounted");
         rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).expect("our child");

@@ -19,6 +19,7 @@ mod failing;
 mod files;
 mod inspect;
 mod interrupted;
+mod killed;
 mod lab;
 mod lease;
 mod logged;

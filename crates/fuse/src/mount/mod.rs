@@ -18,7 +18,7 @@ use crate::negotiation::{OpensAlone, wishes};
 use crate::operations::Operations;
 use crate::options::MountOptions;
 use brindle_fs::{Filesystem, Upkeep, UpkeepOptions, UpkeepOwner};
-use brindle_transport::{Channel, Connection, Guard, Session, connect, connect_on, join};
+use brindle_transport::{Abort, Channel, Connection, Guard, Session, connect, connect_on, join};
 use mount_id::MountId;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
@@ -165,6 +165,18 @@ impl MountHandle {
     /// A handle to unmount by, for another thread.
     pub fn unmount_handle(&self) -> UnmountHandle {
         UnmountHandle { place: Arc::clone(&self.place), filesystem: Arc::clone(&self.filesystem) }
+    }
+
+    /// The way to abort the connection, for another process, should this one be killed.
+    ///
+    /// # Errors
+    /// Those of [`Abort::open`]; a mount that is not in the table, or has ended.
+    pub fn abort(&self) -> std::io::Result<Abort> {
+        let not_found = || std::io::Error::from(std::io::ErrorKind::NotFound);
+        let connection = self.place.id.as_ref().and_then(MountId::connection).ok_or_else(not_found)?;
+        let abort = Abort::open(connection)?;
+        // The number was ours all the time, and what was opened is so.
+        if self.place.channel.is_connected() { Ok(abort) } else { Err(not_found()) }
     }
 
     /// Waits until the filesystem is unmounted, by whomever, and everything that was written is durable.

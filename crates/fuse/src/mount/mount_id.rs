@@ -26,6 +26,11 @@ impl MountId {
         ours.map(|mount| mount.mountpoint.clone()).filter(|place| is_topmost(place)).collect()
     }
 
+    /// The number of the connection.
+    pub(crate) fn connection(&self) -> Option<u32> {
+        mount_table::connection(&self.0)
+    }
+
     /// `major:minor`.
     pub(crate) fn as_str(&self) -> &str {
         &self.0

@@ -1,10 +1,12 @@
 //! Mounts: made and ended. Root makes a mount itself; others are helped by `fusermount3`, which sends the descriptor of
 //! `/dev/fuse` through a socket.
 
+mod abort;
 mod detached;
 mod error;
 mod helper;
 
+pub use abort::Abort;
 pub use detached::DetachedMount;
 pub use error::MountError;
 pub use helper::Guard;

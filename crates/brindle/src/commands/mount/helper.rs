@@ -35,6 +35,7 @@ fn unmount_arguments(arguments: &[OsString]) -> Vec<OsString> {
             Some("-t" | "-N") => drop(rest.next()),
             Some(flags) if flags.len() > 1 && flags.starts_with('-') => {
                 rewritten.extend(flags.contains('l').then(|| "--lazy".into()));
+                rewritten.extend(flags.contains('f').then(|| "--force".into()));
             }
             _ => rewritten.push(argument.clone()),
         }
@@ -114,6 +115,10 @@ mod tests {
             "/sbin/umount.fuse.brindle umount /mnt --lazy"
         );
         assert_eq!(rewritten("umount.fuse.brindle /mnt -nv"), "umount.fuse.brindle umount /mnt");
+        assert_eq!(
+            rewritten("umount.fuseblk.brindle /mnt -fl"),
+            "umount.fuseblk.brindle umount /mnt --lazy --force"
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub(crate) mod background;
 mod block_device;
 pub(crate) mod ending;
 mod further;
+pub(crate) mod guard;
 pub(crate) mod helper;
 mod memory;
 mod open;
@@ -261,6 +262,7 @@ fn serve(command: &MountCommand, options: &MountOptions) -> Result<ExitCode> {
     let label = String::from_utf8_lossy(filesystem.pool().superblock().label()).into_owned();
     let handle = block_device::mount(filesystem, mountpoint, options, &fuse_options, &first, &mut claim)?;
     unmount_on_signal(signals, handle.unmount_handle());
+    guard::start(&handle);
     let place = handle.mountpoint().display();
     let place = if label.is_empty() { place.to_string() } else { format!("{place} ({label})") };
     logging::serve(place, background::is_served())?;

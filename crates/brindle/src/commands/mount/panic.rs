@@ -2,12 +2,25 @@
 //! disk is that of the last commit and its log.
 
 use crate::logging;
+use brindle_fuse::Abort;
 use std::panic::PanicHookInfo;
+use std::sync::OnceLock;
+
+/// The way to abort the connection: a thread that waits for the kernel would keep the process from its end, and a core dump
+/// would wait for that.
+static ABORT: OnceLock<Abort> = OnceLock::new();
+
+/// Has a panic from now on abort the connection.
+pub(super) fn aborts(connection: Abort) {
+    // There is one mount.
+    ABORT.set(connection).ok();
+}
 
 /// Has every panic from now on end the process, with its reason in the log.
 pub(super) fn ends_the_server() {
     std::panic::set_hook(Box::new(|panic| {
         report(panic);
+        ABORT.get().map(Abort::run);
         std::process::abort();
     }));
 }

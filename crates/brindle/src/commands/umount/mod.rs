@@ -1,5 +1,6 @@
 //! `brindle umount`: ends a mount.
 
+mod force;
 mod holders;
 mod server;
 
@@ -18,6 +19,9 @@ const EXAMPLES: &str = "\
 EXAMPLES
     brindle umount /mnt
     brindle umount --lazy /mnt
+
+  After `kill -9` of the server, when everything that looks at the mount hangs:
+    brindle umount --force /mnt
 
 EXIT STATUS
   0  the filesystem is unmounted
@@ -39,6 +43,9 @@ pub(crate) struct UmountCommand {
     /// Take it out of the directory tree at once, even if it is busy; it ends when its last user has gone
     #[arg(short, long)]
     lazy: bool,
+    /// If the server of the mount was killed and can't end, make it end first; a live one is unmounted as without
+    #[arg(short, long)]
+    force: bool,
     /// Mount point
     #[arg(value_name = "MOUNTPOINT")]
     mountpoint: PathBuf,
@@ -52,9 +59,13 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Runs the command.
 pub(crate) fn run(command: &UmountCommand) -> Result<ExitCode> {
     let given = command.mountpoint.display();
-    // The server of the mount may be gone, and then the last name can't be looked at.
-    let path = canonical(&command.mountpoint).with_context(|| format!("cannot find {given}"))?;
     let mounts = mount_table::read().context("cannot read the mount table")?;
+    // A mount that hangs can't be looked at, not even by its name.
+    let unseen = beside(&command.mountpoint).ok().filter(|_| command.force);
+    let path = match unseen.filter(|path| mount_table::at(&mounts, path).is_some()) {
+        Some(path) => path,
+        None => canonical(&command.mountpoint).with_context(|| format!("cannot find {given}"))?,
+    };
     let mount = match mount_table::at(&mounts, &path) {
         None => bail!("{given}: nothing is mounted there"),
         Some(other) if !other.is_ours() => {
@@ -63,6 +74,9 @@ pub(crate) fn run(command: &UmountCommand) -> Result<ExitCode> {
         }
         Some(mount) => mount,
     };
+    if command.force {
+        force::abort_if_dead(mount)?;
+    }
     let server = if command.lazy { None } else { Server::of(&path) };
     unmount(mount, command.lazy, &command.mountpoint)?;
     if let Some(server) = server {
@@ -111,15 +125,21 @@ fn try_to_unmount(path: &Path, lazy: bool) -> Result<Outcome> {
     }
 }
 
-/// The path without symbolic links in its directories.
+/// The path without symbolic links. The server of the mount may be gone, and then the last name can't be looked at.
 fn canonical(path: &Path) -> std::io::Result<PathBuf> {
-    path.canonicalize().or_else(|error| match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) if error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => {
-            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            Ok(parent.canonicalize()?.join(name))
-        }
+    path.canonicalize().or_else(|error| match error.raw_os_error() {
+        Some(number) if number == Errno::NOTCONN.raw_os_error() => beside(path),
         _ => Err(error),
     })
+}
+
+/// The path without symbolic links in its directories.
+fn beside(path: &Path) -> std::io::Result<PathBuf> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    };
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    Ok(parent.canonicalize()?.join(name))
 }
 
 /// An ordinary user may not unmount, but has a helper that may.

@@ -41,7 +41,7 @@ enum Settled {
 const PAUSE: Duration = Duration::from_millis(250);
 /// The longest wait for a server of which it can't be seen whether it still serves.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The directory of all connections of FUSE, each by the minor number of its device.
+/// The directory of all connections of FUSE, each by its number.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
 impl Server {
@@ -152,9 +152,9 @@ fn mounted_elsewhere(unmounted: &Mount) -> Option<(u32, PathBuf)> {
 
 /// Returns true if the kernel has the filesystem still; `None` if it does not say.
 fn is_connected(unmounted: &Mount) -> Option<bool> {
-    let (_, minor) = unmounted.device.split_once(':')?;
+    let connection = unmounted.connection()?.to_string();
     let mut all = std::fs::read_dir(CONNECTIONS).ok()?.flatten().peekable();
     // An empty list may be the list itself that is not mounted.
     all.peek()?;
-    Some(all.any(|entry| entry.file_name() == minor))
+    Some(all.any(|entry| entry.file_name() == connection.as_str()))
 }
