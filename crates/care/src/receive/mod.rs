@@ -2,7 +2,7 @@
 //!
 //! The walk: [`receive`] reads commands, one after the other ([`brindle_stream`]). The first makes a subvolume, empty or a snapshot of
 //! one that is there (`known.rs` finds it by UUID); each further one is an operation of [`Filesystem`] on it (`names.rs`, `contents.rs`), some
-//! joined with the one before (`pending.rs`).
+//! joined with the one before (`join.rs`).
 //! Paths are resolved from the root of the subvolume, and never leave it (`path.rs`). A thread beside writes contents back meanwhile
 //! (`flusher.rs`). The end makes all durable, the subvolume
 //! read-only and known by its UUID, in one transaction ([`Filesystem::finish_received`]).
@@ -16,6 +16,7 @@
 mod contents;
 mod error;
 mod flusher;
+mod join;
 mod known;
 mod names;
 mod path;

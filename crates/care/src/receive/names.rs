@@ -2,27 +2,9 @@
 
 use super::error::ReceiveProblem;
 use super::path::{Found, split};
-use super::pending::Made;
 use super::subvolume::Incoming;
-use brindle_fs::{FileType, FsError, InodeId, RenameMode, Timestamp, XattrMode};
-use brindle_stream::{Command, StreamTime};
-use rustix::fs::{major, minor};
-
-const TYPE: u32 = 0o170_000;
-const FILE: u32 = 0o100_000;
-const DIRECTORY: u32 = 0o040_000;
-const SYMLINK: u32 = 0o120_000;
-const SOCKET: u32 = 0o140_000;
-const FIFO: u32 = 0o010_000;
-/// Permissions of what is made, until the stream sets others.
-const PRIVATE: u32 = 0o600;
-const PRIVATE_DIRECTORY: u32 = 0o700;
-
-impl Made {
-    pub(super) fn is_file(&self) -> bool {
-        self.mode & TYPE == FILE
-    }
-}
+use brindle_fs::{FileType, FsError, InodeId, RenameMode, XattrMode};
+use brindle_stream::Command;
 
 impl Incoming<'_> {
     /// Carries out a command about names; `None` if it is another one.
@@ -54,24 +36,6 @@ impl Incoming<'_> {
             Command::Flags { .. } => Ok(()),
             _ => return None,
         })
-    }
-
-    /// The inode that a command makes; `None` if it makes none.
-    pub(super) fn made(command: &Command<'_>) -> Result<Option<Made>, ReceiveProblem> {
-        let of = |mode| Made { mode, ..Default::default() };
-        Ok(Some(match *command {
-            Command::MakeFile { .. } => of(FILE | PRIVATE),
-            Command::MakeDirectory { .. } => of(DIRECTORY | PRIVATE_DIRECTORY),
-            Command::MakeFifo { .. } => of(FIFO | PRIVATE),
-            Command::MakeSocket { .. } => of(SOCKET | PRIVATE),
-            Command::MakeNode { mode, device, .. } => {
-                // As on disk: the major number from bit 20 on.
-                let rdev = u64::from(major(device)) << 20 | u64::from(minor(device));
-                Made { rdev, ..of(narrow("mode", mode)? & TYPE | PRIVATE) }
-            }
-            Command::Symlink { target, .. } => Made { target: Some(target.to_vec()), ..of(SYMLINK | 0o777) },
-            _ => return Ok(None),
-        }))
     }
 
     fn rename(&mut self, path: &[u8], to: &[u8]) -> Result<(), ReceiveProblem> {
@@ -127,13 +91,4 @@ impl Incoming<'_> {
         self.last_directory = Some((path.to_vec(), id));
         Ok(id)
     }
-}
-
-/// A number of a stream that is to fit into 32 bits.
-pub(super) fn narrow(what: &'static str, found: u64) -> Result<u32, ReceiveProblem> {
-    u32::try_from(found).map_err(|_| ReceiveProblem::Range { what, found })
-}
-
-pub(super) fn time(time: StreamTime) -> Timestamp {
-    Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds }
 }

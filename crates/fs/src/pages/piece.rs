@@ -1,9 +1,10 @@
 //! Contents in memory that grow at their end.
 
-use super::ranges::PIECE_MAX_BYTES;
 use brindle_device::Buffer;
 use std::ops::{Deref, DerefMut};
 
+/// No piece grows longer than this, in bytes; one large write makes several.
+pub(crate) const PIECE_MAX_BYTES: usize = 1 << 20;
 /// Longest contents in memory of the allocator, in bytes: no more than half of a buffer is ever unused.
 const SHORT_MAX_BYTES: usize = PIECE_MAX_BYTES / 2;
 

@@ -3,13 +3,10 @@
 //! A piece is written to in place. One that is written on at its end grows, up to [`PIECE_MAX_BYTES`]; so a file that is
 //! written in order costs one piece a mebibyte, and one that is written here and there no more than its sectors.
 
-use super::piece::Piece;
+use super::piece::{PIECE_MAX_BYTES, Piece};
 use brindle_ondisk::{to_u64, to_usize};
 use std::collections::BTreeMap;
 use std::ops::Range;
-
-/// No piece grows longer than this, in bytes; one large write makes several.
-pub(crate) const PIECE_MAX_BYTES: usize = 1 << 20;
 
 /// Pieces of a file, by offset: none is empty, none overlaps another, all are of whole sectors.
 #[derive(Debug, Default)]
