@@ -51,6 +51,8 @@ fn a_device_given_twice_is_wrong_usage_everywhere() {
         &["inspect", "dump-tree", a, a],
         &["scrub", "start", a, a],
         &["tier", "status", a, a],
+        &["status", a, a],
+        &["metrics", a, a],
     ] {
         let said = brindle_fails(2, words);
         assert!(said.contains("is given twice") && !said.contains("missing"), "{words:?}: {said}");

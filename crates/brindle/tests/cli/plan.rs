@@ -157,4 +157,10 @@ fn numbers_make_a_plan_and_nonsense_is_refused() {
     assert_eq!(pool.brindle(&["lab", "plan", "--disk", "tape", "--files", "1"], &[]).status.code(), Some(2));
     let refused = pool.brindle(&["lab", "plan"], &pool.images[..1]);
     assert_eq!((refused.status.code(), refused.stdout.len()), (Some(1), 0));
+    let said = |output: &std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said(&refused).contains("disk1.img: no text, and so no record"), "{}", said(&refused));
+    let refused = pool.brindle(&["lab", "plan", "--seconds", "5"], &pool.images[..1]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(said(&refused).contains("--seconds is for a mount"), "{}", said(&refused));
+    assert_eq!(pool.brindle(&["lab", "plan", "--files", "1", "--seconds", "5"], &[]).status.code(), Some(2));
 }

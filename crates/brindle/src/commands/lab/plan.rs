@@ -81,9 +81,9 @@ pub(crate) struct PlanCommand {
     /// unless told otherwise
     #[arg(long, value_name = "NAME", conflicts_with = "files")]
     device: Vec<String>,
-    /// Seconds for which a mount is recorded, unless a signal ends it before
-    #[arg(long, value_name = "N", default_value = "60", value_parser = clap::value_parser!(u64).range(1..=604_800))]
-    seconds: u64,
+    /// Seconds for which a mount is recorded, unless a signal ends it before; 60 unless told otherwise
+    #[arg(long, value_name = "N", conflicts_with = "files", value_parser = clap::value_parser!(u64).range(1..=604_800))]
+    seconds: Option<u64>,
     /// Number of files that are written, where there is no record
     #[arg(long, value_name = "N", conflicts_with = "record", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     files: Option<u64>,
@@ -103,6 +103,9 @@ pub(crate) struct PlanCommand {
     #[arg(value_name = "FILE|MOUNT")]
     record: Option<PathBuf>,
 }
+
+/// Time for which a mount is recorded unless told otherwise.
+const SECONDS: u64 = 60;
 
 /// Runs the command.
 pub(crate) fn run(command: &PlanCommand) -> Result<ExitCode> {
@@ -151,13 +154,18 @@ pub(crate) fn run(command: &PlanCommand) -> Result<ExitCode> {
 /// Requests of a file, or of a mount that is recorded now.
 fn recorded(command: &PlanCommand, path: &Path) -> Result<Trace> {
     let trace = if path.is_dir() {
-        let (header, requests) = record(path, Duration::from_secs(command.seconds))?;
+        let (header, requests) = record(path, Duration::from_secs(command.seconds.unwrap_or(SECONDS)))?;
         if requests.is_empty() {
             bail!("{}: the mount has asked nothing of its devices meanwhile", path.display());
         }
         Trace::new(header.disks, requests, header.lost)
+    } else if command.seconds.is_some() {
+        return wrong_usage(format!("--seconds is for a mount, and {} is none", path.display()));
     } else {
-        let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let bytes = fs::read(path).with_context(|| path.display().to_string())?;
+        let text = String::from_utf8(bytes).ok().with_context(|| {
+            format!("{}: no text, and so no record of `brindle lab record`, blkparse or perf", path.display())
+        })?;
         Trace::parse(&text).with_context(|| path.display().to_string())?
     };
     if command.device.is_empty() {

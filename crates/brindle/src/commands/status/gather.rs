@@ -1,5 +1,6 @@
 //! The pools that operands mean, with the judgement on each.
 
+use crate::commands::device_word::refuse_twice;
 use crate::commands::holder::holder_of;
 use crate::commands::no_pool::reasons_or;
 use crate::commands::pool::open_pool;
@@ -146,6 +147,7 @@ pub(crate) fn pools(paths: &[PathBuf]) -> Result<Vec<Judged>> {
     } else {
         let (directories, devices): (Vec<PathBuf>, Vec<PathBuf>) =
             paths.iter().cloned().partition(|path| is_place(path));
+        refuse_twice(devices.iter().map(PathBuf::as_path))?;
         let mut found = directories.iter().map(|path| pool_at(path)).collect::<Result<Vec<_>, _>>()?;
         let on_devices = on_devices(&devices).map_err(|error| {
             let paths: Vec<&Path> = devices.iter().map(PathBuf::as_path).collect();
