@@ -4,8 +4,8 @@ use crate::call;
 use crate::control::{ControlError, Mounted};
 use brindle_ondisk::{BlockGroupType, Logical};
 use brindle_uapi::message::{
-    BALANCE_CANCEL, BALANCE_LOGICAL_RANGE, BALANCE_RUNNING, Balance, BalanceFilter, BalanceReport,
-    BalanceStart,
+    BALANCE_CANCEL, BALANCE_LOGICAL_RANGE, BALANCE_REPORT_RUNNING, BALANCE_RUNNING, Balance, BalanceFilter,
+    BalanceReport, BalanceStart,
 };
 use brindle_uapi::verb;
 use rustix::io::Errno;
@@ -55,6 +55,14 @@ impl Mounted {
             Err(Errno::NOTCONN) => Ok(false),
             Err(error) => Err(self.refused("cancel a balance (root may)", error)),
         }
+    }
+
+    /// Returns true while a balance runs on a mount, of the kernel or of ours.
+    pub fn is_balancing(&self) -> Result<bool, ControlError> {
+        Ok(match self.is_of_kernel() {
+            true => self.balance_state()?.0 == BalanceState::Running,
+            false => self.balance_report()?.state == BALANCE_REPORT_RUNNING,
+        })
     }
 
     /// State of a balance, and the first address of the chunk that it is for if it is one of

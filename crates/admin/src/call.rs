@@ -1,7 +1,7 @@
 //! The calls themselves, by the table of ioctls: the type of the argument and its direction are those of the row.
 #![expect(unsafe_code, reason = "the only way to an ioctl; the module has all of it")]
 
-use brindle_uapi::message::{INHERIT_QGROUPS, VolumeArgumentsV2, inherited_groups};
+use brindle_uapi::message::{INHERIT_QGROUPS, KernelSend, VolumeArgumentsV2, inherited_groups};
 use brindle_uapi::verb::{Direction, Verb};
 use rustix::io::Result;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl};
@@ -50,7 +50,7 @@ pub(crate) fn update_with_room<V: Verb<Answer = <V as Verb>::Told>>(
 pub(crate) fn ask<V: Verb>(file: &OwnedFd, value: &mut V::Told) -> Result<i32> {
     const { assert!(fits::<V, V::Told>(Direction::Tells)) };
     // SAFETY: by its number the ioctl reads as many bytes, and all of them are initialised. No argument has an address in it,
-    // but those of `set_with_groups`.
+    // but those of `set_with_groups` and `send_with_sources`.
     unsafe { ioctl(file, Exchange::<V>::new(value)) }
 }
 
@@ -75,6 +75,20 @@ pub(crate) fn set_with_groups<V: Verb<Told = VolumeArgumentsV2>>(
     }
     // SAFETY: by its number the ioctl reads as many bytes, all of them initialised; and no more of the list, which outlives
     // the call, than its size says.
+    unsafe { ioctl(file, Exchange::<V>::new(&mut value)) }.map(|_| ())
+}
+
+/// Has the kernel send a subvolume; the receiver has the sources, which may be cloned from.
+pub(crate) fn send_with_sources<V: Verb<Told = KernelSend>>(
+    file: &OwnedFd,
+    mut value: KernelSend,
+    sources: &[u64],
+) -> Result<()> {
+    const { assert!(fits::<V, V::Told>(Direction::Tells)) };
+    value.source_count = sources.len() as u64;
+    value.sources = sources.as_ptr().expose_provenance() as u64;
+    // SAFETY: by its number the ioctl reads as many bytes, all of them initialised; and as many ids of the sources, which outlive
+    // the call, as there are.
     unsafe { ioctl(file, Exchange::<V>::new(&mut value)) }.map(|_| ())
 }
 

@@ -5,8 +5,8 @@ use crate::call;
 use crate::sysfs;
 use brindle_ondisk::{DevId, QgroupId, Uuid};
 use brindle_uapi::message::{
-    self, BY_ID, CommitsReport, DeviceInfo, DeviceStatistics, FilesystemInfo, HintRequest, Label, READ_ONLY,
-    ServerInfo, SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage, VolumeArgumentsV2,
+    self, BY_ID, DeviceInfo, DeviceStatistics, FilesystemInfo, HintRequest, Label, READ_ONLY, ServerInfo,
+    SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage, VolumeArgumentsV2,
 };
 use brindle_uapi::{mount_table, verb};
 use rustix::fs::{FileType, Mode, OFlags};
@@ -265,15 +265,6 @@ impl Mounted {
             return Err(ControlError::KernelMount { path: self.path.clone(), what });
         }
         self.explain(what, call::set::<verb::SetPlacement>(&self.file, mode))
-    }
-
-    /// Commits since it was mounted; of a mount of ours.
-    pub fn commits(&self) -> Result<CommitsReport, ControlError> {
-        let what = "what commits did";
-        match self.kind {
-            Kind::Kernel => Err(ControlError::KernelMount { path: self.path.clone(), what }),
-            Kind::Brindle => self.explain(what, call::get::<verb::ReportCommits>(&self.file)),
-        }
     }
 
     /// Facts about the filesystem.

@@ -9,18 +9,30 @@ use brindle_uapi::message::{
 };
 use brindle_uapi::verb;
 use rustix::fs::IFlags;
+use zerocopy::FromZeros;
 
 impl Mounted {
     /// Has it defragment a piece of the subvolume of the open directory, or of all of the pool: the first one, or the one
-    /// behind what it answered before.
+    /// behind what it answered before. A mount of the kernel takes the subvolume as one piece, of which it tells nothing.
+    ///
+    /// # Errors
+    /// Refusals of the mount; all of a pool that the kernel has mounted.
     pub fn defragment(
         &self,
         whole_pool: bool,
         before: Option<&DefragmentPiece>,
     ) -> Result<DefragmentPiece, ControlError> {
         let what = "defragment metadata";
-        if self.is_of_kernel() {
+        if self.is_of_kernel() && whole_pool {
+            let what = "defragment all metadata";
             return Err(ControlError::KernelMount { path: self.path.clone(), what });
+        }
+        if self.is_of_kernel() {
+            // Of a directory the kernel takes the tree, whatever the range is.
+            let all = KernelDefragment { length: u64::MAX, ..KernelDefragment::new_zeroed() };
+            let answer = call::set::<verb::DefragmentRange>(&self.file, all);
+            let what = "defragment metadata (root may)";
+            return self.explain(what, answer).map(|()| DefragmentPiece::default());
         }
         let flags = if whole_pool { DEFRAGMENT_POOL } else { 0 };
         let mut piece = DefragmentPiece { flags, ..before.copied().unwrap_or_default() };

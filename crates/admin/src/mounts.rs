@@ -1,6 +1,7 @@
 //! The mount of a pool, found in the kernel's table of mounts.
 
 use crate::control::Mounted;
+use crate::pool::DeviceIdentity;
 use brindle_ondisk::{DevId, Uuid};
 use brindle_uapi::message::text;
 use brindle_uapi::mount_table::{self, KERNEL_TYPE, Mount};
@@ -23,16 +24,32 @@ impl Mounted {
         at(&of_kernel).or_else(|| at(&ours))
     }
 
+    /// The mount that has a device, one of brindle or of the kernel, and the id of the device; `None` without one, as far as the caller
+    /// sees. A copy of a device that is mounted is none of its mount.
+    pub fn with_device(device: &Path) -> Option<(Self, DevId)> {
+        Self::serving(device).or_else(|| {
+            let identity = DeviceIdentity::read(device).ok()??;
+            let mounted = Self::find(&identity.fsid).filter(Self::is_of_kernel)?;
+            let devid = mounted.devid_at(&device.canonicalize().ok()?)?;
+            Some((mounted, devid))
+        })
+    }
+
     /// The mount of brindle that has a device, and the id of the device; `None` without one, as far as the caller sees.
     pub fn serving(device: &Path) -> Option<(Self, DevId)> {
         let device = device.canonicalize().ok()?;
-        let is_it =
-            |path: &[u8]| Path::new(OsStr::from_bytes(path)).canonicalize().is_ok_and(|path| path == device);
         mount_table::read().ok()?.iter().filter(|mount| mount.is_ours()).find_map(|mount| {
             let mounted = Self::open(&mount.mountpoint).ok()?;
-            let infos = mounted.device_infos().ok()?;
-            let found = infos.iter().find(|info| is_it(text(&info.path)))?;
-            Some((mounted, DevId::new(found.devid)))
+            let devid = mounted.devid_at(&device)?;
+            Some((mounted, devid))
         })
+    }
+
+    /// Id of the device of this canonical path.
+    fn devid_at(&self, device: &Path) -> Option<DevId> {
+        let is_it =
+            |path: &[u8]| Path::new(OsStr::from_bytes(path)).canonicalize().is_ok_and(|path| path == device);
+        let infos = self.device_infos().ok()?;
+        Some(DevId::new(infos.iter().find(|info| is_it(text(&info.path)))?.devid))
     }
 }

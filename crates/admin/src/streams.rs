@@ -22,7 +22,7 @@ use zerocopy::{FromZeros, IntoBytes};
 /// its reader and its writer wait for each other most of the time.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// Subvolumes that a mount is to send.
+/// Subvolumes that a mount is to send, of brindle ([`Mounted::send`]) or of the kernel ([`SendOrder::send_by_kernel`]).
 #[derive(Debug)]
 pub struct SendOrder<'m> {
     /// Roots of the subvolumes, in this order.
@@ -174,7 +174,10 @@ impl Mounted {
 }
 
 /// The ends of a new pipe: to read from, and to write to.
-fn pipe() -> IoResult<(File, File)> {
+///
+/// # Errors
+/// No descriptors are left.
+pub fn pipe() -> IoResult<(File, File)> {
     let (from, to) = pipe_with(PipeFlags::CLOEXEC)?;
     Ok((from.into(), to.into()))
 }

@@ -71,6 +71,18 @@ pub(crate) fn block_groups(fsid: &Uuid) -> Vec<(BlockGroupType, u64, u64)> {
     found
 }
 
+/// Number of commits since the pool was mounted, and milliseconds: of the last, of the longest, of all. Kernels before 6.0 do not say.
+pub(crate) fn commits(fsid: &Uuid) -> Option<[u64; 4]> {
+    let text = read(fsid, "commit_stats")?;
+    let number = |name: &str| {
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value?.trim().parse::<u64>().ok()
+    };
+    let [count, last, longest, total] =
+        ["commits", "last_commit_ms", "max_commit_ms", "total_commit_ms"].map(number);
+    Some([count?, last?, longest?, total?])
+}
+
 fn read(fsid: &Uuid, name: &str) -> Option<String> {
     let path = PathBuf::from(format!("/sys/fs/btrfs/{fsid}/{name}"));
     Some(fs::read_to_string(path).ok()?.trim().to_owned())

@@ -6,11 +6,11 @@
 use crate::message::{
     Balance, BalanceReport, BalanceStart, ClassesRequest, CommitsReport, ContentsPart, DefragmentPiece,
     DeviceInfo, DeviceReport, DeviceStart, DeviceStatistics, ExtendedFlags, FilesystemInfo, HintRequest,
-    InodeLookup, KernelDefragment, KernelReplace, KernelScrub, Label, LogReport, QgroupAssign, QgroupCreate,
-    QgroupLimits, QuotaControl, QuotaRescan, ReadOnlyReason, ReadsPage, ReceiveStart, RecordPage, ScrubLimit,
-    ScrubPage, ScrubStart, SendStart, ServerInfo, Setting, SnapshotRequest, SpaceList, SpacePage,
-    SubvolumeInfo, SubvolumePage, TrafficPage, TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2,
-    WriteBackReport, WriteBackRequest,
+    InodeLookup, KernelDefragment, KernelReplace, KernelScrub, KernelSend, Label, LogReport, QgroupAssign,
+    QgroupCreate, QgroupLimits, QuotaControl, QuotaRescan, ReadOnlyReason, ReadsPage, ReceiveStart,
+    RecordPage, ScrubLimit, ScrubPage, ScrubStart, SendStart, ServerInfo, Setting, SnapshotRequest,
+    SpaceList, SpacePage, SubvolumeInfo, SubvolumePage, TrafficPage, TreeSearch, TrimRange, VolumeArguments,
+    VolumeArgumentsV2, WriteBackReport, WriteBackRequest,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -316,6 +316,8 @@ verbs! {
     FollowScrub: btrfs(29), Exchanges(KernelScrub), Kernel, Administrator, Quick, Nothing;
     /// Defragments a range of the file (`BTRFS_IOC_DEFRAG_RANGE`).
     DefragmentRange: btrfs(16), Tells(KernelDefragment), Kernel, Judged, Slow, Change;
+    /// Sends the subvolume, and returns at the end (`BTRFS_IOC_SEND`).
+    SendSubvolume: btrfs(38), Tells(KernelSend), Kernel, Administrator, Slow, Nothing;
     /// Begins the replacement of a device, which returns at the end, ends it, or tells its state.
     ReplaceDevice: btrfs(53), Exchanges(KernelReplace), Kernel, Administrator, Slow, Nothing;
 
@@ -412,7 +414,7 @@ const _: () = assert!(ReplaceDevice::ROW.number == 0xca28_9435);
 const _: () = assert!(ControlQuotas::ROW.number == 0xc010_9428 && AssignQgroup::ROW.number == 0x4018_9429);
 const _: () = assert!(CreateQgroup::ROW.number == 0x4010_942a && LimitQgroup::ROW.number == 0x8030_942b);
 const _: () = assert!(RescanQuotas::ROW.number == 0x4040_942c && FollowRescan::ROW.number == 0x8040_942d);
-const _: () = assert!(FollowBalance::ROW.number == 0x8400_9422);
+const _: () = assert!(FollowBalance::ROW.number == 0x8400_9422 && SendSubvolume::ROW.number == 0x4048_9426);
 
 #[cfg(test)]
 mod tests {

@@ -118,6 +118,15 @@ fn limit_file(fsid: &Uuid, devid: u64) -> PathBuf {
     PathBuf::from(format!("/sys/fs/btrfs/{fsid}/devinfo/{devid}/scrub_speed_max"))
 }
 
+/// Returns true if the kernel scrubs a device of the record.
+pub(super) fn is_at_work(mounted: &Mounted, record: &ScrubRecord) -> bool {
+    let is_scrubbed = |device: &DeviceProgress| {
+        let mut asked = request(device.devid);
+        call::update::<verb::FollowScrub>(&mounted.file, &mut asked).is_ok()
+    };
+    record.report.devices.iter().any(is_scrubbed)
+}
+
 /// Brings the record of one that another process follows up to date.
 pub(super) fn refresh(mounted: &Mounted, record: &mut ScrubRecord) -> Result<(), AdminError> {
     for device in record.report.devices.iter_mut().filter(|device| device.state == DeviceState::Running) {

@@ -52,6 +52,14 @@ pub fn start_scrub(reach: &Reach, job: &ScrubJob) -> Result<bool, AdminError> {
     }
 }
 
+/// Returns true while a process has the kernel scrub a pool: it has stored its record, and the kernel is at work.
+pub fn is_scrubbed_by(reach: &Reach, directory: &Path, process: u32) -> Result<bool, AdminError> {
+    let (Reach::Kernel(mount), Some(fsid)) = (reach, reach.fsid()?) else { return Ok(false) };
+    let record = ScrubRecord::load(directory, &fsid)?.filter(ScrubRecord::is_running);
+    let record = record.filter(|record| record.process.0 == u64::from(process));
+    Ok(record.is_some_and(|record| kernel::is_at_work(&mount.0, &record)))
+}
+
 /// Ends a scrub that runs on a mount, and waits for its end. Returns false without one.
 pub fn cancel_scrub(reach: &Reach) -> Result<bool, AdminError> {
     match reach {

@@ -7,6 +7,7 @@ mod check;
 mod companions;
 mod completions;
 mod damaged_list;
+mod detached;
 mod device;
 mod device_change;
 mod device_contents;

@@ -113,7 +113,7 @@ fn a_mount_with_autodefrag_lays_a_torn_file_together_by_itself() {
 }
 
 #[test]
-fn contents_are_defragmented_on_a_mount_of_the_kernel() {
+fn contents_and_metadata_are_defragmented_on_a_mount_of_the_kernel() {
     if !is_root("mounting a pool by the kernel") {
         return;
     }
@@ -129,6 +129,12 @@ fn contents_are_defragmented_on_a_mount_of_the_kernel() {
     let said = brindle_prints(["filesystem", "defragment", "--unshare", "-czstd", text(&file)]);
     assert!(said.starts_with("1 files were given to the kernel"), "{said}");
     assert_eq!(std::fs::read(&file).expect("reads"), contents);
+    // Metadata of the subvolume.
+    let at = text(&mount.at);
+    let said = brindle_prints(["filesystem", "defragment", at]);
+    assert_eq!(said, "Done by the kernel, which tells no numbers.\n");
+    assert_eq!(json(&["filesystem", "defragment", "--json", at])["is_whole"], true);
+    assert!(brindle_fails(1, ["filesystem", "defragment", "--all", at]).contains("defragment all metadata"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `scrub`: on devices, on a mount, and on one of the kernel.
 
 use super::mount::can_mount;
-use super::support::{Loops, brindle_prints, text};
+use super::support::{Loops, brindle_fails, brindle_prints, text};
 use super::tier::host::{can_mount as kernel_can_mount, run};
 use serde_json::Value;
 use std::fs;
@@ -250,22 +250,108 @@ fn the_kernel_and_brindle_agree_about_a_scrub() {
     }
 }
 
+/// A pool that the kernel has mounted at its place, until dropped.
+struct ByKernel<'p> {
+    pool: &'p Pool,
+    loops: Option<Loops>,
+}
+
+impl<'p> ByKernel<'p> {
+    fn mount(pool: &'p Pool) -> Self {
+        let mounted = Self { pool, loops: Some(Loops::attach(&pool.images, &[])) };
+        let devices = mounted.devices();
+        let words: Vec<&str> = devices.iter().map(|device| text(device)).collect();
+        run("btrfs", &[&["device", "scan"], words.as_slice()].concat());
+        run("mount", &["-t", "btrfs", words[0], text(&pool.place())]);
+        mounted
+    }
+
+    fn devices(&self) -> Vec<PathBuf> {
+        self.loops.as_ref().map(|loops| loops.0.clone()).unwrap_or_default()
+    }
+}
+
+impl Drop for ByKernel<'_> {
+    fn drop(&mut self) {
+        // A process in the background may still be about to end.
+        let unmount = || Command::new("umount").arg(self.pool.place()).output();
+        while !unmount().is_ok_and(|done| done.status.success()) && !std::thread::panicking() {
+            std::thread::yield_now();
+        }
+        let _ = Command::new("btrfs").args(["device", "scan", "--forget"]).args(self.devices()).output();
+        drop(self.loops.take());
+        // Another process may have a look at them just now.
+        let is_attached = |image: &PathBuf| !run("losetup", &["--associated", text(image)]).is_empty();
+        while !std::thread::panicking() && self.pool.images.iter().any(is_attached) {
+            std::thread::yield_now();
+        }
+    }
+}
+
 /// A scrub by the kernel, that brindle asks for.
 fn scrub_by_kernel(pool: &Pool) -> Output {
-    let loops = Loops::attach(&pool.images, &[]);
-    let devices: Vec<&str> = loops.0.iter().map(|device| text(device)).collect();
-    let place = pool.place();
-    run("btrfs", &[&["device", "scan"], devices.as_slice()].concat());
-    run("mount", &["-t", "btrfs", devices[0], text(&place)]);
-    let done = pool.on_mount(&["start", "-B"]);
-    run("umount", &[text(&place)]);
-    let _ = Command::new("btrfs").args(["device", "scan", "--forget"]).args(&loops.0).output();
-    drop(loops);
-    // Another process may have a look at them just now.
-    while pool.images.iter().any(|image| !run("losetup", &["--associated", text(image)]).is_empty()) {
+    let _mounted = ByKernel::mount(pool);
+    pool.on_mount(&["start", "-B"])
+}
+
+/// Ids of the devices of a record.
+fn scrubbed(output: &Output) -> Vec<u64> {
+    let record: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    let devices = record["devices"].as_array().expect("a list");
+    devices.iter().map(|device| device["devid"].as_u64().expect("an id")).collect()
+}
+
+#[test]
+fn a_device_of_a_mounted_pool_is_scrubbed_alone() {
+    if !kernel_can_mount() {
+        return;
+    }
+    let pool = Pool::make(2, "raid1");
+    let mounted = ByKernel::mount(&pool);
+    for (device, devid) in mounted.devices().into_iter().zip(1..) {
+        let done = pool.scrub(&["start", "-B", "--json"], &[device.clone()]);
+        assert_eq!((code(&done), scrubbed(&done)), (Some(0), vec![devid]));
+        assert_eq!(pool.status(&[device.clone()])["devices"][0]["devid"], devid);
+        assert_eq!(code(&pool.scrub(&["cancel"], &[device])), Some(2), "none runs");
+    }
+    drop(mounted);
+    pool.mount();
+    for (image, devid) in pool.images.iter().zip(1..) {
+        let done = pool.scrub(&["start", "-B", "--json"], std::slice::from_ref(image));
+        assert_eq!((code(&done), scrubbed(&done)), (Some(0), vec![devid]));
+    }
+    pool.unmount();
+}
+
+#[test]
+fn a_scrub_by_the_kernel_in_the_background_has_begun_or_failed() {
+    if !kernel_can_mount() {
+        return;
+    }
+    let pool = Pool::make(1, "single");
+    let _mounted = ByKernel::mount(&pool);
+    let begun = pool.on_mount(&["start", "--limit", "1M"]);
+    assert_eq!(code(&begun), Some(0), "{begun:?}");
+    let again = pool.on_mount(&["start"]);
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert!(code(&again) == Some(1) && said.contains("scrub"), "{again:?}");
+    // At once, and not only when a process has got there.
+    assert_eq!(code(&pool.on_mount(&["cancel"])), Some(0));
+    while pool.status(&[pool.place()])["status"] == "running" {
         std::thread::yield_now();
     }
-    done
+    // A record can't be kept.
+    let state = pool.directory.path().join("state");
+    fs::remove_dir_all(&state).expect("it was made");
+    fs::write(&state, b"").expect("room");
+    let failed = pool.on_mount(&["start"]);
+    let said = String::from_utf8_lossy(&failed.stderr);
+    assert!(code(&failed) == Some(1) && said.contains(text(&state)), "{failed:?}");
+    fs::remove_file(&state).expect("it was made");
+    // Likewise a balance, that finds no second device.
+    let failed = brindle_fails(1, ["balance", "start", "--bg", "-dconvert=raid1", text(&pool.place())]);
+    assert!(!failed.is_empty());
+    assert_eq!(brindle_prints(["balance", "start", "--bg", "-dusage=0", text(&pool.place())]), "");
 }
 
 #[test]

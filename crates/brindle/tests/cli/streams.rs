@@ -1,6 +1,7 @@
 //! `send` and `receive` on mounts of brindle.
 
 mod failing;
+mod kernel;
 
 use super::mount::{can_mount, unmount};
 use super::support::{brindle, brindle_fails, brindle_prints, text};

@@ -37,6 +37,38 @@ pub const SEND_NO_DATA: u32 = 1 << 1;
 /// All subvolumes are in one stream.
 pub const SEND_ONE_STREAM: u32 = 1 << 2;
 
+/// Subvolume to be sent by the kernel (`btrfs_ioctl_send_args`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct KernelSend {
+    /// Descriptor of a pipe to be written.
+    pub stream: i64,
+    /// Number of subvolumes that can be cloned from.
+    pub source_count: u64,
+    /// Address of their ids.
+    pub sources: u64,
+    /// Id of the subvolume from which it differs; 0 for none.
+    pub parent: u64,
+    /// `KERNEL_SEND_` bits.
+    pub flags: u64,
+    /// Version of the format, with [`KERNEL_SEND_VERSION`].
+    pub version: u32,
+    /// Nothing.
+    pub reserved: [u8; 28],
+}
+const _: () = assert!(size_of::<KernelSend>() == 72);
+
+/// Changed ranges are named, and not sent (`BTRFS_SEND_FLAG_NO_FILE_DATA`).
+pub const KERNEL_SEND_NO_DATA: u64 = 1 << 0;
+/// The stream begins without its header (`BTRFS_SEND_FLAG_OMIT_STREAM_HEADER`).
+pub const KERNEL_SEND_NO_HEADER: u64 = 1 << 1;
+/// The stream ends without its end command (`BTRFS_SEND_FLAG_OMIT_END_CMD`).
+pub const KERNEL_SEND_NO_END: u64 = 1 << 2;
+/// The version is told (`BTRFS_SEND_FLAG_VERSION`); older kernels know no such bit.
+pub const KERNEL_SEND_VERSION: u64 = 1 << 3;
+/// Compressed extents are sent as they lie (`BTRFS_SEND_FLAG_COMPRESSED`).
+pub const KERNEL_SEND_COMPRESSED: u64 = 1 << 4;
+
 /// A stream to be received into the directory (ours).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

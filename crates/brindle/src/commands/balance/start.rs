@@ -1,6 +1,7 @@
 //! `balance start`.
 
 use super::work;
+use crate::commands::detached;
 use crate::commands::place::administer;
 use crate::commands::quantity::parse_rate;
 use crate::commands::refused::explain_admin;
@@ -76,7 +77,7 @@ pub(crate) struct StartCommand {
     /// Move no more than this in a second on the average, such as 20M
     #[arg(long, value_name = "BYTES", value_parser = parse_rate)]
     rate: Option<u64>,
-    /// Return at once; another process goes on with it
+    /// Return when it has begun; another process goes on with it
     #[arg(long, visible_alias = "bg")]
     background: bool,
     /// A directory of a mounted pool, or the devices of a pool that is not mounted
@@ -108,14 +109,22 @@ pub(crate) fn run(command: &StartCommand) -> Result<ExitCode> {
     work::run(&*pool, &BalanceJob { balance: Some(balance), force: *force, rate: *rate })
 }
 
-/// Leaves the balance to a process of its own, which outlives the terminal. What can be refused without the pool is refused by
-/// now; `balance status` tells the rest.
+/// Leaves the balance to a process of its own. On a mount it has begun then, or its failure is told; `balance status` tells the rest.
 fn in_background(command: &StartCommand) -> Result<ExitCode> {
-    Reach::of(&command.paths).and_then(|reach| reach.fsid()).map_err(explain_admin)?;
+    let reach = Reach::of(&command.paths).map_err(explain_admin)?;
+    reach.fsid().map_err(explain_admin)?;
     let program = std::env::current_exe().context("cannot find the program to run in the background")?;
     let words = std::env::args_os().skip(1).filter(|word| word != "--bg" && word != "--background");
     let mut child = Command::new(program);
-    child.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
-    child.spawn().context("cannot start a process in the background")?;
-    Ok(ExitCode::SUCCESS)
+    child.args(words);
+    let Some(mounted) = reach.mounted() else {
+        child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        child.spawn().context("cannot start a process in the background")?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    if mounted.is_balancing()? {
+        bail!("{}: a balance runs already, as `brindle balance status` tells", mounted.path().display());
+    }
+    let failed = detached::start(&mut child, &mut |_| Ok(mounted.is_balancing()?))?;
+    Ok(failed.unwrap_or(ExitCode::SUCCESS))
 }

@@ -4,7 +4,7 @@ use crate::format::{UnitMode, UnitOptions};
 use crate::options::JsonOption;
 use crate::output;
 use anyhow::Result;
-use brindle_admin::Mounted;
+use brindle_admin::{KernelCommits, Mounted};
 use brindle_fs::{CommitPhase, SyncMeasure, TreeKind, Unlogged};
 use brindle_uapi::message::{CommitReport, CommitsReport, Histogram};
 use clap::Args;
@@ -25,7 +25,7 @@ EXIT STATUS
 
 /// Show the counters of commits of a mounted pool since it was mounted
 ///
-/// The first four lines are those of the kernel's /sys/fs/btrfs/FSID/commit_stats. Of tree blocks each is counted
+/// The first four lines are those of the kernel's /sys/fs/btrfs/FSID/commit_stats; of a mount of the kernel there are no others. Of tree blocks each is counted
 /// once, whatever the number of its copies. The last lines tell how often a log was written for fsyncs instead of a
 /// commit, how many blocks that were, in how many runs of adjacent ones, and why it could not be: notreelog (off), items that no log
 /// holds (kind), subvolumes that got or lost a name (names), extents that a log can't tell (extents), new chunks, moved data or a snapshot (layout), a log
@@ -38,7 +38,7 @@ EXIT STATUS
 pub(crate) struct CommitStatsCommand {
     #[command(flatten)]
     json: JsonOption,
-    /// Any path of a pool that brindle has mounted
+    /// Any path of a mounted pool
     path: PathBuf,
     #[command(flatten)]
     units: UnitOptions,
@@ -46,13 +46,37 @@ pub(crate) struct CommitStatsCommand {
 
 /// Runs `filesystem commit-stats`.
 pub(crate) fn run(command: &CommitStatsCommand) -> Result<ExitCode> {
-    let report = Mounted::open(&command.path)?.commits()?;
+    let mounted = Mounted::open(&command.path)?;
+    if mounted.is_of_kernel() {
+        return run_on_kernel(&mounted.commits_of_kernel()?, command);
+    }
+    let report = mounted.commits()?;
     if command.json.json {
         output::print_json(&all_json(&report))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = output::stdout();
     print(&mut out, &report, command.units.mode())?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows the counters of the kernel.
+fn run_on_kernel(counted: &KernelCommits, command: &CommitStatsCommand) -> Result<ExitCode> {
+    let values = [
+        ("commits", counted.commits),
+        ("last_commit_ms", counted.last_ms),
+        ("max_commit_ms", counted.longest_ms),
+        ("total_commit_ms", counted.total_ms),
+    ];
+    if command.json.json {
+        let object: Map<String, Value> =
+            values.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+        output::print_json(&object.into())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = output::stdout();
+    values.iter().try_for_each(|(name, value)| writeln!(out, "{name} {value}"))?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,6 @@
 //! `brindle property list`: the properties that an object can have.
 
-use super::{EXAMPLES, Property, is_mount_point};
+use super::{EXAMPLES, Property, is_mount_point, is_place_of_mount};
 use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Context, Result};
@@ -93,7 +93,8 @@ pub(super) fn list(command: &ListCommand) -> Result<()> {
     let is_meant = |property: &&Property| {
         let is_known = is_served
             || mounted.is_none()
-            || matches!(property, Property::Ro | Property::Compression | Property::Label);
+            || matches!(property, Property::Ro | Property::Compression | Property::Label | Property::Tier)
+            || (matches!(property, Property::SmallFiles) && !is_place_of_mount(path));
         let has_type = |kind: &&ObjectType| object_type.is_none_or(|wanted| wanted == **kind) && has(**kind);
         is_known && property.types().iter().any(|kind| has_type(&kind))
     };

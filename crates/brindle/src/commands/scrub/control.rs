@@ -1,6 +1,6 @@
 //! `scrub status`, `cancel` and `limit`.
 
-use super::{NONE, show};
+use super::{NONE, device_of_mount, reach_mount_of, show};
 use crate::commands::damaged_list::DamagedFilesOption;
 use crate::commands::quantity::parse_size;
 use crate::commands::state_directory::state_directory;
@@ -13,7 +13,7 @@ use brindle_admin::scrub::{DeviceScrubLimit, cancel_scrub, last_scrub, limit_scr
 use clap::Args;
 use serde_json::json;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const CODES: &str = "\
@@ -35,7 +35,7 @@ pub(crate) struct StatusCommand {
     /// Show all counters
     #[arg(short = 'R')]
     raw: bool,
-    /// A directory of a mounted pool, or the devices of one that is not mounted
+    /// A directory or a device of a mounted pool, or the devices of one that is not mounted
     #[arg(required = true, value_name = "PATH|DEVICE")]
     paths: Vec<PathBuf>,
 }
@@ -44,8 +44,8 @@ pub(crate) struct StatusCommand {
 #[derive(Args, Debug)]
 #[command(after_long_help = CODES)]
 pub(crate) struct CancelCommand {
-    /// A directory of a mounted pool
-    #[arg(value_name = "PATH")]
+    /// A directory or a device of a mounted pool
+    #[arg(value_name = "PATH|DEVICE")]
     path: PathBuf,
 }
 
@@ -61,14 +61,14 @@ pub(crate) struct LimitCommand {
     /// Id of the device; without it, all have this limit
     #[arg(short, long = "devid", value_name = "ID", requires = "limit")]
     devid: Option<u64>,
-    /// A directory of a mounted pool
-    #[arg(value_name = "PATH")]
+    /// A directory or a device of a mounted pool
+    #[arg(value_name = "PATH|DEVICE")]
     path: PathBuf,
 }
 
 /// Shows the last one.
 pub(crate) fn status(command: &StatusCommand) -> Result<ExitCode> {
-    let reach = Reach::of(&command.paths)?;
+    let reach = reach_mount_of(&command.paths)?;
     let Some((record, is_running)) = last_scrub(&reach, &state_directory())? else {
         let Some(fsid) = reach.fsid()? else { bail!("{}: no pool", command.paths[0].display()) };
         if command.json.json {
@@ -90,9 +90,17 @@ pub(crate) fn status(command: &StatusCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The mount of a directory or of a device.
+fn mount_at(path: &Path) -> Result<Reach> {
+    match device_of_mount(&[path.to_owned()]) {
+        Some((mounted, _)) => Ok(mounted.into()),
+        None => Ok(Reach::of_mount(path)?),
+    }
+}
+
 /// Ends one.
 pub(crate) fn cancel(command: &CancelCommand) -> Result<ExitCode> {
-    if !cancel_scrub(&Reach::of_mount(&command.path)?)? {
+    if !cancel_scrub(&mount_at(&command.path)?)? {
         output::complain_line(&format!("{}: no scrub is running", command.path.display()));
         return Ok(ExitCode::from(NONE));
     }
@@ -104,7 +112,7 @@ pub(crate) fn cancel(command: &CancelCommand) -> Result<ExitCode> {
 
 /// Limits one.
 pub(crate) fn limit(command: &LimitCommand) -> Result<ExitCode> {
-    let reach = Reach::of_mount(&command.path)?;
+    let reach = mount_at(&command.path)?;
     let is_running = match command.limit {
         Some(bytes) => limit_scrub(&reach, command.devid, bytes)?,
         None => scrub_limits(&reach, &state_directory())?

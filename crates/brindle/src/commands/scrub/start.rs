@@ -1,7 +1,8 @@
 //! `scrub start` and `scrub resume`.
 
-use super::{NONE, UNCORRECTABLE, show};
+use super::{NONE, UNCORRECTABLE, device_of_mount, reach_mount_of, show};
 use crate::commands::companions::with_wanted;
+use crate::commands::detached;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::place::open_devices_to_write;
 use crate::commands::pool::open_filesystem;
@@ -11,7 +12,7 @@ use crate::commands::usage::wrong_usage;
 use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Context, Result};
-use brindle_admin::scrub::{scrub_here, scrub_mount, start_scrub};
+use brindle_admin::scrub::{is_scrubbed_by, scrub_here, scrub_mount, start_scrub};
 use brindle_admin::{AdminError, DevId, Reach};
 use brindle_care::job::Control;
 use brindle_care::scrub::{ScrubError, ScrubJob, ScrubRecord};
@@ -19,7 +20,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 
 const EXAMPLES: &str = "\
 EXAMPLES
@@ -69,7 +70,7 @@ pub(crate) struct RunOptions {
     /// degraded=named: without all others), device=PATH
     #[arg(short, long = "options", value_name = "OPTIONS")]
     options: Vec<String>,
-    /// A directory of a mounted pool, or the devices of one that is not mounted
+    /// A directory or a device of a mounted pool, or the devices of one that is not mounted
     #[arg(required = true, value_name = "PATH|DEVICE")]
     paths: Vec<PathBuf>,
 }
@@ -80,7 +81,7 @@ pub(crate) struct RunOptions {
 /// written anew from another copy, or from parity. Each device is read in the order of its addresses, all of them at the same
 /// time. Files remain usable meanwhile.
 ///
-/// On a mount, this goes on in the background, without -B. Devices that are not mounted are scrubbed in the foreground.
+/// On a mount, this goes on in the background, without -B. A device of a mounted pool means that device alone. Devices that are not mounted are scrubbed in the foreground.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct StartCommand {
@@ -105,18 +106,28 @@ pub(crate) struct ResumeCommand {
 /// Begins one.
 pub(crate) fn run(command: &StartCommand) -> Result<ExitCode> {
     let _ = command.force;
-    scrub(&command.run, command.devices.iter().map(|devid| DevId::new(*devid)).collect(), false)
+    let mut devices: Vec<DevId> = command.devices.iter().map(|devid| DevId::new(*devid)).collect();
+    let reach = match device_of_mount(&command.run.paths) {
+        Some((mounted, devid)) => {
+            if !devices.contains(&devid) {
+                devices.push(devid);
+            }
+            mounted.into()
+        }
+        None => Reach::of(&command.run.paths)?,
+    };
+    scrub(&command.run, reach, devices, false)
 }
 
 /// Goes on with one.
 pub(crate) fn resume(command: &ResumeCommand) -> Result<ExitCode> {
-    scrub(&command.run, Vec::new(), true)
+    scrub(&command.run, reach_mount_of(&command.run.paths)?, Vec::new(), true)
 }
 
-fn scrub(options: &RunOptions, devices: Vec<DevId>, resume: bool) -> Result<ExitCode> {
+fn scrub(options: &RunOptions, reach: Reach, devices: Vec<DevId>, resume: bool) -> Result<ExitCode> {
     let (read_only, leaves_sleeping) = (options.read_only, options.leave_sleeping);
     let job = ScrubJob { devices, read_only, limit: options.limit.unwrap_or(0), resume, leaves_sleeping };
-    let done = match Reach::of(&options.paths)? {
+    let done = match reach {
         Reach::Kernel(_) | Reach::Devices(_) if leaves_sleeping => {
             return wrong_usage(
                 "--leave-sleeping is for mounts of brindle: elsewhere nothing tells which devices sleep"
@@ -193,10 +204,10 @@ fn in_background(options: &RunOptions, job: &ScrubJob, mount: &Reach) -> Result<
             command.args(["--limit", &job.limit.to_string()]);
         }
         command.arg("--").args(&options.paths);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Apart from the terminal's signals.
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        command.spawn().context("a process in the background")?;
+        let mut has_begun = |process| Ok(is_scrubbed_by(mount, &state_directory(), process)?);
+        if let Some(code) = detached::start(&mut command, &mut has_begun)? {
+            return Ok(code);
+        }
     }
     let mut out = output::stdout();
     writeln!(

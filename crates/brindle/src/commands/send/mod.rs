@@ -1,7 +1,8 @@
 //! `brindle send`: a stream of subvolumes, by [`brindle_care::send`]: here of devices (`devices.rs`), or in the server of a mount
-//! (`mount.rs`).
+//! (`mount.rs`), or in the kernel (`kernel.rs`).
 
 mod devices;
+mod kernel;
 mod mount;
 
 use crate::commands::pool::PoolOptions;
@@ -9,14 +10,14 @@ use crate::commands::stop::Stop;
 use crate::commands::usage::wrong_usage;
 use crate::output;
 use anyhow::{Context, Error, Result, bail};
-use brindle_admin::streams::widen;
+use brindle_admin::streams::{pass_on, widen};
 use brindle_admin::{ControlError, Mounted, Reach};
 use brindle_cache::is_no_path;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{IsTerminal, Write, stderr, stdout};
+use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,7 +27,7 @@ const WRITE_BYTES: usize = 1 << 20;
 
 const EXAMPLES: &str = "\
 EXAMPLES
-  A snapshot of a mount of brindle, to another machine:
+  A snapshot of a mount, to another machine:
     brindle send /mnt/home.monday | ssh backup brindle receive /mnt/backups
 
   Only the difference, a day later:
@@ -55,7 +56,8 @@ EXIT STATUS
 ///
 /// The stream is one that `btrfs receive` and `brindle receive` take. It goes to standard output, unless that is a terminal.
 ///
-/// Subvolumes of a mount of brindle are named by their paths; on a mount of the kernel, `btrfs send` sends. Of a pool that is not
+/// Subvolumes of a mount are named by their paths: the server of a mount of brindle sends them, or, for root, the kernel those of its
+/// own. Of a pool that is not
 /// mounted, the devices are named, and the subvolumes by --path, as -p and -c name theirs.
 ///
 /// A subvolume must be read-only (subvolume snapshot -r), and can't be made writable or deleted while it is sent, nor can those of
@@ -97,7 +99,7 @@ pub(crate) struct SendCommand {
     no_data: bool,
     #[command(flatten)]
     pool: PoolOptions,
-    /// Read-only subvolumes of a mount of brindle, or the devices of a pool that is not mounted
+    /// Read-only subvolumes of a mount, or the devices of a pool that is not mounted
     #[arg(value_name = "SUBVOLUME|DEVICE", required = true)]
     places: Vec<PathBuf>,
 }
@@ -126,6 +128,12 @@ pub(crate) fn run(command: &SendCommand, quiet: bool) -> Result<ExitCode> {
     let is_mount = command.places.iter().all(|place| place.is_dir());
     if is_mount {
         let subvolumes = mounted(&command.places)?;
+        command.refuse_words_of_devices()?;
+        if subvolumes.iter().any(Mounted::is_of_kernel) {
+            let sending = kernel::Sending::begin(command, version, subvolumes)?;
+            let stop = Stop::on_signals()?;
+            return end(into_target(command, |target| sending.write(target, &stop, quiet)), &stop);
+        }
         let sending = mount::Sending::begin(command, version, &subvolumes)?;
         let stop = Stop::on_signals()?;
         return end(into_target(command, |target| sending.write(target, &stop, quiet)), &stop);
@@ -142,9 +150,36 @@ pub(crate) fn run(command: &SendCommand, quiet: bool) -> Result<ExitCode> {
     end(into_target(command, |target| sending.write(target, &stop, quiet)), &stop)
 }
 
+impl SendCommand {
+    /// Refuses what is for devices alone.
+    fn refuse_words_of_devices(&self) -> Result<()> {
+        if !self.path.is_empty() {
+            return wrong_usage("--path is for devices: subvolumes of a mount are operands".to_owned());
+        }
+        if self.pool.is_given() {
+            return wrong_usage("--subvol, --subvolid and -o are for devices".to_owned());
+        }
+        Ok(())
+    }
+}
+
 /// Opens directories of mounts.
 fn mounted(paths: &[impl AsRef<std::path::Path>]) -> Result<Vec<Mounted>> {
     Ok(paths.iter().map(|path| Mounted::open(path.as_ref())).collect::<Result<_, _>>()?)
+}
+
+/// Copies the stream of another thread, or of a server, to its end.
+fn copy(stream: &File, target: &File, stop: &Stop, progress: &ProgressBar) -> Result<(), Failure> {
+    while !stop.is_set() {
+        match pass_on(stream, target, WRITE_BYTES) {
+            Ok(0) => return Ok(()),
+            Ok(length) => progress.inc(length as u64),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Err(Failure::NoReader),
+            Err(error) => return Err(Error::new(error).context("write the stream").into()),
+        }
+    }
+    Err(Failure::Stopped)
 }
 
 /// Writes the stream to where it is to go.

@@ -1,14 +1,12 @@
 //! Subvolumes of a mount, sent by its server.
 
-use super::{Failure, SendCommand, WRITE_BYTES, mounted, progress_bar, tell_begin};
+use super::{Failure, SendCommand, copy, mounted, progress_bar, tell_begin};
 use crate::commands::stop::Stop;
-use crate::commands::usage::wrong_usage;
 use anyhow::{Error, Result, bail};
 use brindle_admin::Mounted;
-use brindle_admin::streams::{NewsReader, SendOrder, StreamNews, pass_on};
+use brindle_admin::streams::{NewsReader, SendOrder, StreamNews};
 use indicatif::ProgressBar;
 use std::fs::File;
-use std::io::ErrorKind;
 use std::slice;
 
 /// A stream that the server of a mount sends.
@@ -21,15 +19,6 @@ impl Sending {
     /// Has the server begin.
     pub(super) fn begin(command: &SendCommand, version: u32, subvolumes: &[Mounted]) -> Result<Self> {
         let [first, ..] = subvolumes else { bail!("no subvolume") };
-        if first.is_of_kernel() {
-            bail!("{}: a mount of the kernel: `btrfs send` sends there", first.path().display());
-        }
-        if !command.path.is_empty() {
-            return wrong_usage("--path is for devices: subvolumes of a mount are operands".to_owned());
-        }
-        if command.pool.is_given() {
-            return wrong_usage("--subvol, --subvolid and -o are for devices".to_owned());
-        }
         let parent = command.parent.as_ref().map(|path| mounted(slice::from_ref(path))).transpose()?;
         let order = SendOrder {
             subvolumes,
@@ -57,20 +46,6 @@ impl Sending {
             copied.and(told.map_err(Failure::Other))
         })
     }
-}
-
-/// Copies the stream to its end.
-fn copy(stream: &File, target: &File, stop: &Stop, progress: &ProgressBar) -> Result<(), Failure> {
-    while !stop.is_set() {
-        match pass_on(stream, target, WRITE_BYTES) {
-            Ok(0) => return Ok(()),
-            Ok(length) => progress.inc(length as u64),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Err(Failure::NoReader),
-            Err(error) => return Err(Error::new(error).context("write the stream").into()),
-        }
-    }
-    Err(Failure::Stopped)
 }
 
 /// Takes the news to the last.

@@ -49,7 +49,8 @@ EXIT STATUS
 /// Of a directory without -r, the metadata of the subvolume that it is in is meant, all of it, whichever directory it
 /// is; with --all, and of a pool that is not mounted, every tree. Tree leaves that follow each other are laid side by side
 /// again, a few hundred at a time, each time in one transaction. Leaves shared with a snapshot stay in their places, and so do
-/// well placed ones, so that repeated calls do no harm. On flash it gains next to nothing.
+/// well placed ones, so that repeated calls do no harm. On flash it gains next to nothing. On a mount of the kernel, the kernel does
+/// it for root, in its own way, and tells no numbers; there is no --all.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct DefragmentCommand {
@@ -93,6 +94,9 @@ pub(crate) fn run(command: &DefragmentCommand) -> Result<ExitCode> {
     let is_whole = ended == Control::Continue;
     pool.close()?;
     let DefragmentProgress { leaves, moved } = done;
+    if command.is_of_kernel() {
+        return tell_of_kernel(command);
+    }
     if command.json.json {
         output::print_json(&json!({ "leaves": leaves, "moved": moved, "is_whole": is_whole }))?;
     } else {
@@ -114,9 +118,27 @@ impl DefragmentCommand {
         self.recursive || self.paths.iter().any(is_mounted)
     }
 
+    /// Returns true if the first path lies on a mount of the kernel.
+    fn is_of_kernel(&self) -> bool {
+        let first = self.paths.first().and_then(|path| Mounted::open(path).ok());
+        first.is_some_and(|mounted| mounted.is_of_kernel())
+    }
+
     fn wish(&self) -> ContentsWish {
         ContentsWish { run_bytes: self.target, compression: self.compress, unshares: self.unshare }
     }
+}
+
+/// Tells that the kernel has defragmented metadata.
+fn tell_of_kernel(command: &DefragmentCommand) -> Result<ExitCode> {
+    if command.json.json {
+        output::print_json(&json!({ "leaves": null, "moved": null, "is_whole": true }))?;
+    } else {
+        let mut out = output::stdout();
+        writeln!(out, "Done by the kernel, which tells no numbers.")?;
+        out.flush()?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Defragments contents of files.
