@@ -429,6 +429,12 @@ fn a_pool_that_the_kernel_has_mounted_is_warned_of() {
         let said = brindle_fails(1, with_devices(&["mount"], &[device, place.clone()]));
         assert!(said.contains("in use"), "{said}");
     }
+    // Commits are counted by the kernel.
+    let commits = brindle_prints(["filesystem", "commit-stats", text(&mounted.at)]);
+    assert!(commits.starts_with("commits ") && commits.contains("\ntotal_commit_ms "), "{commits}");
+    let commits = brindle_prints(["filesystem", "commit-stats", "--json", text(&mounted.at)]);
+    let commits: serde_json::Value = serde_json::from_str(&commits).expect("JSON");
+    assert!(commits["max_commit_ms"].is_u64(), "{commits}");
     drop(mounted);
     let said = brindle([PathBuf::from("ls"), image]).stderr;
     assert!(said.is_empty(), "{}", String::from_utf8_lossy(&said));

@@ -269,6 +269,14 @@ fn tiers_are_properties_of_files_and_of_the_pool() {
     pool.mount("rw", [""; 3]);
     assert_eq!(brindle_prints(["property", "get", text(&place), "small_files"]), "small_files=65536\n");
     pool.unmount();
+    // A directory that nothing is mounted on takes attributes too, where its filesystem has them.
+    if rustix::fs::setxattr(&place, "user.probe", b"", rustix::fs::XattrFlags::empty()).is_ok() {
+        for words in [["tier", "fast"], ["small_files", "64K"]] {
+            let said = brindle_succeeds(["property", "set", text(&place), words[0], words[1]]).stderr;
+            let said = String::from_utf8_lossy(&said);
+            assert!(said.contains("not on a mounted btrfs"), "{said}");
+        }
+    }
 }
 
 /// The classes of four images in a directory, the fastest first, and what to say of each.

@@ -101,8 +101,8 @@ fn restored(image: &Path, places: &[(u64, u8)]) -> usize {
     places.iter().filter(is_restored).count()
 }
 
-/// Inverts a byte of the file in the pool on an image.
-fn rot_file(image: &Path) {
+/// Inverts a byte of the first `count` sectors of the file in the pool on an image.
+fn rot_file(image: &Path, count: usize) {
     let file = fs::File::options().read(true).write(true).open(image).expect("an image");
     let mut sector = [0; 4096];
     let holds_it = |sector: &[u8]| {
@@ -110,11 +110,15 @@ fn rot_file(image: &Path) {
             sector.chunks_exact(4).map(|it| u32::from_le_bytes(it.try_into().expect("four bytes"))).collect();
         numbers[0] > 0 && numbers.windows(2).all(|pair| pair[0].checked_add(1) == Some(pair[1]))
     };
-    let at = (1 << 20..512 << 20).step_by(4096).find(|at| {
-        file.read_exact_at(&mut sector, *at).expect("long enough");
-        holds_it(&sector)
-    });
-    file.write_all_at(&[!sector[77]], at.expect("it is there") + 77).expect("room");
+    let mut left = count;
+    for at in (1 << 20..512 << 20).step_by(4096) {
+        file.read_exact_at(&mut sector, at).expect("long enough");
+        if left > 0 && holds_it(&sector) {
+            file.write_all_at(&[!sector[77]], at + 77).expect("room");
+            left -= 1;
+        }
+    }
+    assert_eq!(left, 0, "sectors of the file that were not found");
 }
 
 fn code(output: &Output) -> Option<i32> {
@@ -152,7 +156,7 @@ fn a_scrub_of_devices_corrects_rot_and_remembers_it() {
 #[test]
 fn lost_contents_are_told_by_the_names_of_files_and_the_exit_code() {
     let pool = Pool::make(1, "single");
-    rot_file(&pool.images[0]);
+    rot_file(&pool.images[0], 1);
     let done = pool.on_devices(&["start"]);
     assert_eq!(code(&done), Some(3), "{done:?}");
     let said = String::from_utf8_lossy(&done.stdout);
@@ -250,6 +254,31 @@ fn the_kernel_and_brindle_agree_about_a_scrub() {
     }
 }
 
+#[test]
+fn a_list_of_damaged_files_tells_if_it_may_lack_some() {
+    let pool = Pool::make(1, "single");
+    let list = pool.directory.path().join("list");
+    let listed = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_brindle"));
+        command.env("BRINDLE_STATE_DIR", pool.directory.path().join("state")).env_remove("BRINDLE_LOG");
+        command.args(["scrub", "status", "--damaged-files", text(&list)]).arg(&pool.images[0]);
+        let output = command.output().expect("it was built");
+        assert_eq!(fs::read(&list).expect("it was written"), b"sub/file\0");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    rot_file(&pool.images[0], 1);
+    assert_eq!(code(&pool.on_devices(&["start"])), Some(3));
+    assert_eq!(listed(), "");
+    // More than a record has room for.
+    rot_file(&pool.images[0], 1100);
+    assert_eq!(code(&pool.on_devices(&["start"])), Some(3));
+    let said = listed();
+    assert!(
+        said.contains("more errors") && said.contains("check --check-data-csum --damaged-files"),
+        "{said}"
+    );
+}
+
 /// A pool that the kernel has mounted at its place, until dropped.
 struct ByKernel<'p> {
     pool: &'p Pool,
@@ -309,10 +338,11 @@ fn a_device_of_a_mounted_pool_is_scrubbed_alone() {
     let pool = Pool::make(2, "raid1");
     let mounted = ByKernel::mount(&pool);
     for (device, devid) in mounted.devices().into_iter().zip(1..) {
-        let done = pool.scrub(&["start", "-B", "--json"], &[device.clone()]);
+        let device = std::slice::from_ref(&device);
+        let done = pool.scrub(&["start", "-B", "--json"], device);
         assert_eq!((code(&done), scrubbed(&done)), (Some(0), vec![devid]));
-        assert_eq!(pool.status(&[device.clone()])["devices"][0]["devid"], devid);
-        assert_eq!(code(&pool.scrub(&["cancel"], &[device])), Some(2), "none runs");
+        assert_eq!(pool.status(device)["devices"][0]["devid"], devid);
+        assert_eq!(code(&pool.scrub(&["cancel"], device)), Some(2), "none runs");
     }
     drop(mounted);
     pool.mount();

@@ -80,6 +80,13 @@ pub(crate) fn status(command: &StatusCommand) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     };
+    let more = record.report.fault_count.saturating_sub(record.report.faults.len() as u64);
+    if command.damaged.is_wanted() && more > 0 {
+        tracing::warn!(
+            "the record keeps no places of {more} more errors, so that files may be missing in the list: `brindle check \
+             --check-data-csum --damaged-files` names all"
+        );
+    }
     let lost = record.report.faults.iter().flat_map(|fault| &fault.files);
     command.damaged.write(lost.map(|(path, _)| &path[..]))?;
     if command.json.json {

@@ -7,6 +7,7 @@ use brindle_admin::Mounted;
 use brindle_admin::streams::{SendOrder, pipe, widen};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::slice;
 
 /// Id of the top level.
@@ -55,7 +56,7 @@ impl<'c> Sending<'c> {
             let sent = threads.spawn(|| {
                 self.send(to_stream, &mut |path, parent| {
                     if !quiet {
-                        tell_begin(&progress, path, parent);
+                        tell_begin(&progress, bytes(path), parent.map(bytes));
                     }
                 })
             });
@@ -70,7 +71,7 @@ impl<'c> Sending<'c> {
     }
 
     /// Has the kernel send all, and closes the pipe.
-    fn send(&self, to_stream: File, begun: &mut dyn FnMut(&[u8], Option<&[u8]>)) -> Result<()> {
+    fn send(&self, to_stream: File, begun: &mut dyn FnMut(&Path, Option<&Path>)) -> Result<()> {
         let order = SendOrder {
             subvolumes: &self.subvolumes,
             parent: self.parent.as_ref(),
@@ -80,10 +81,12 @@ impl<'c> Sending<'c> {
             no_data: self.command.no_data,
             one_stream: self.command.one_stream,
         };
-        let sent = order.send_by_kernel(&to_stream, &mut |path, parent| {
-            begun(path.as_os_str().as_bytes(), parent.map(|parent| parent.as_os_str().as_bytes()));
-        });
+        let sent = order.send_by_kernel(&to_stream, begun);
         drop(to_stream);
         Ok(sent?)
     }
+}
+
+fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
 }
