@@ -274,7 +274,7 @@ fn tiers_are_properties_of_files_and_of_the_pool() {
         for words in [["tier", "fast"], ["small_files", "64K"]] {
             let said = brindle_succeeds(["property", "set", text(&place), words[0], words[1]]).stderr;
             let said = String::from_utf8_lossy(&said);
-            assert!(said.contains("not on a mounted btrfs"), "{said}");
+            assert!(said.contains("is on no mounted btrfs"), "{said}");
         }
     }
 }
