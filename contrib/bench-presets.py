@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Models of drives in real time, measured by fio, beside virtual time and the published figures.
 
-  BRINDLE=target/release/brindle bench-presets.py [PRESET...]     root, fio, a quiet machine; 3 minutes
+  BRINDLE=target/release/brindle bench-presets.py [PRESET...]     root, fio, a quiet machine; 4 minutes
 
-Each job of crates/lab/src/rates.rs runs for SECONDS_EACH (5) on a loop device of `brindle lab disk --attach`, by libaio and direct I/O.
+Each job of crates/lab/src/rates.rs runs for SECONDS_EACH (5), two seconds after its start, on a loop device of `brindle lab disk --attach`, by libaio and direct I/O.
 Virtual time comes from the file VIRTUAL, which has the output of
 
   cargo test -p brindle-lab --lib presets_are -- --nocapture
