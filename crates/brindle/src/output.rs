@@ -4,6 +4,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, StdoutLock, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, chown};
 use std::path::Path;
 
 /// Standard output, buffered; to be flushed at the end.
@@ -97,13 +98,34 @@ pub(crate) fn print_or_replace(path: Option<&Path>, text: &str) -> Result<()> {
     replace(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Replaces a file as a whole: readers see the old one or the new one.
+/// Replaces a file as a whole, with its mode and owner: readers see the old one or the new one. Of a symbolic link it is the file that it
+/// leads to; a pipe, socket or character device is written to.
 pub(crate) fn replace(path: &Path, contents: &[u8]) -> Result<()> {
+    let Ok(_) = path.symlink_metadata() else { return put(path, None, contents) };
+    let path = fs::canonicalize(path)?;
+    let before = path.metadata()?;
+    let kind = before.file_type();
+    if kind.is_file() {
+        return put(&path, Some(&before), contents);
+    }
+    if kind.is_block_device() || kind.is_dir() {
+        bail!("it is no file to be written anew");
+    }
+    Ok(File::options().write(true).open(&path)?.write_all(contents)?)
+}
+
+/// Puts a new file where none is, or the one with these attributes.
+fn put(path: &Path, before: Option<&fs::Metadata>, contents: &[u8]) -> Result<()> {
     let Some(name) = path.file_name() else { bail!("it names no file") };
     // Collectors of metrics read names that end in .prom.
     let new = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
     let write = || {
         let mut file = File::create(&new)?;
+        if let Some(before) = before {
+            // Others than root can't give it away, and have it then.
+            let _ = chown(&new, Some(before.uid()), Some(before.gid()));
+            file.set_permissions(before.permissions())?;
+        }
         file.write_all(contents)?;
         file.sync_all()?;
         fs::rename(&new, path)
@@ -156,4 +178,34 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
         kind == Some(io::ErrorKind::BrokenPipe)
     };
     error.chain().any(is_pipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    /// Regression: a file of another kind was replaced by a regular one, a link too, and its mode was lost.
+    #[test]
+    fn a_file_is_replaced_with_its_mode_and_others_are_written_to() {
+        let directory = tempfile::tempdir().expect("room");
+        let place = |name: &str| directory.path().join(name);
+        replace(&place("file"), b"new").expect("no file is there");
+        fs::set_permissions(place("file"), fs::Permissions::from_mode(0o600)).expect("ours");
+        symlink("file", place("link")).expect("room");
+        replace(&place("link"), b"newer").expect("it leads to a file");
+        assert!(place("link").symlink_metadata().expect("there").is_symlink());
+        assert_eq!(fs::read(place("file")).expect("readable"), b"newer");
+        assert_eq!(place("file").metadata().expect("there").mode() & 0o7777, 0o600);
+        let fifo = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+        rustix::fs::mknodat(rustix::fs::CWD, place("pipe"), fifo.0, fifo.1, 0).expect("room");
+        let pipe = place("pipe");
+        let reader = std::thread::spawn(move || fs::read(pipe).expect("a writer comes"));
+        replace(&place("pipe"), b"through").expect("it is read");
+        assert_eq!(reader.join().expect("no panic"), b"through");
+        assert!(place("pipe").metadata().expect("there").file_type().is_fifo());
+        fs::create_dir(place("directory")).expect("room");
+        assert!(replace(&place("directory"), b"").is_err());
+        assert_eq!(fs::read_dir(directory.path()).expect("readable").count(), 4);
+    }
 }

@@ -6,6 +6,7 @@ use brindle_cache::{CacheWord, look_at_device};
 use brindle_device::Device;
 use brindle_ondisk::{DevId, Generation, Uuid, to_u64};
 use brindle_tree::{OpenOptions, Pool};
+use brindle_volume::DeviceStatus;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -66,7 +67,7 @@ pub fn members(named: &[PathBuf], except: &[PathBuf], search: Search) -> Result<
     let found = if is_sought { candidates(named.iter().chain(except)) } else { Vec::new() };
     let of_seeds: Vec<_> =
         found.iter().filter(|(it, _)| it.is_seed && it.fsid != known.newest.fsid).cloned().collect();
-    let mut others = choose(&known, found, |found| uuids_of_pool(&known.newest.fsid, named, found));
+    let mut others = choose(&known, found, |found| listed_by_pool(&known.newest.fsid, named, found));
     let newest = others.iter().map(|(identity, _)| *identity).chain([known.newest]);
     let expected = newest.max_by_key(|identity| identity.generation).map_or(0, |newest| newest.devices);
     let count = |others: &[(DeviceIdentity, PathBuf)]| to_u64(known.count() + others.len());
@@ -236,22 +237,41 @@ pub(super) fn open_to_look<'p>(fsid: &Uuid, paths: impl Iterator<Item = &'p Path
     Pool::open(devices, &options).ok()
 }
 
-/// Ids and UUIDs of the devices of a pool by its chunk tree; `None` if that can't be read.
-fn uuids_of_pool(
+/// A device as the chunk tree of its pool has it.
+struct Listed {
+    devid: DevId,
+    uuid: Uuid,
+    /// Generation in which it took the place of another one of its id.
+    placed_in: Generation,
+}
+
+impl Listed {
+    /// Returns true if a device is this one, and not one that it has replaced.
+    fn is(&self, identity: &DeviceIdentity) -> bool {
+        (self.devid, self.uuid) == (identity.devid, identity.uuid) && identity.generation >= self.placed_in
+    }
+}
+
+/// The devices of a pool by its chunk tree; `None` if that can't be read.
+fn listed_by_pool(
     fsid: &Uuid,
     named: &[PathBuf],
     found: &[&(DeviceIdentity, PathBuf)],
-) -> Option<Vec<(DevId, Uuid)>> {
+) -> Option<Vec<Listed>> {
     let pool = open_to_look(fsid, named.iter().chain(found.iter().map(|(_, path)| path)))?;
-    Some(pool.volume().devices().into_iter().map(|device| (device.devid, device.uuid)).collect())
+    let listed = |device: DeviceStatus| {
+        let DeviceStatus { devid, uuid, placed_in, .. } = device;
+        Listed { devid, uuid, placed_in }
+    };
+    Some(pool.volume().devices().into_iter().map(listed).collect())
 }
 
-/// The candidates that are devices of the pool, one for each id that is not known. If several of one id have different UUIDs, all but
-/// one have left the pool, and `uuids` is asked for those of the pool's devices.
+/// The candidates that are devices of the pool, one for each id that is not known. If there are several of one id, all but one may have left
+/// the pool, or been replaced while they were away, and `listed` is asked for the pool's devices.
 fn choose(
     known: &Known,
     candidates: Vec<(DeviceIdentity, PathBuf)>,
-    uuids: impl FnOnce(&[&(DeviceIdentity, PathBuf)]) -> Option<Vec<(DevId, Uuid)>>,
+    listed: impl FnOnce(&[&(DeviceIdentity, PathBuf)]) -> Option<Vec<Listed>>,
 ) -> Vec<(DeviceIdentity, PathBuf)> {
     let mut by_id: BTreeMap<DevId, Vec<(DeviceIdentity, PathBuf)>> = BTreeMap::new();
     for (identity, path) in candidates.into_iter().filter(|(it, _)| it.fsid == known.newest.fsid) {
@@ -265,14 +285,11 @@ fn choose(
             Some(_) => {}
         }
     }
-    let has_several = |found: &Vec<(DeviceIdentity, PathBuf)>| {
-        found.iter().any(|(identity, _)| identity.uuid != found[0].0.uuid)
-    };
-    let is_doubtful = by_id.values().any(has_several);
-    let uuids = if is_doubtful { uuids(&by_id.values().flatten().collect::<Vec<_>>()) } else { None };
-    if let Some(uuids) = uuids {
-        for (devid, found) in by_id.iter_mut().filter(|(_, found)| has_several(found)) {
-            found.retain(|(identity, _)| uuids.contains(&(*devid, identity.uuid)));
+    let is_doubtful = by_id.values().any(|found| found.len() > 1);
+    let listed = if is_doubtful { listed(&by_id.values().flatten().collect::<Vec<_>>()) } else { None };
+    if let Some(listed) = listed {
+        for found in by_id.values_mut().filter(|found| found.len() > 1) {
+            found.retain(|(identity, _)| listed.iter().any(|device| device.is(identity)));
         }
     }
     let one = |(devid, found): (DevId, Vec<(DeviceIdentity, PathBuf)>)| {
@@ -305,6 +322,10 @@ mod tests {
         }
     }
 
+    fn listed(devid: u64, placed_in: u64) -> Listed {
+        Listed { devid: DevId::new(devid), uuid: Uuid([9; 16]), placed_in: Generation::new(placed_in) }
+    }
+
     #[test]
     fn others_are_of_the_pool_and_there_once() {
         let candidates = [
@@ -318,7 +339,7 @@ mod tests {
         let candidates =
             candidates.map(|(fsid, devid, path)| (device(fsid, devid, 20, 4), PathBuf::from(path)));
         let known = Known::of(&[device(7, 1, 10, 4)]).expect("a device");
-        let chosen = choose(&known, candidates.to_vec(), |_| unreachable!("all have the same UUID"));
+        let chosen = choose(&known, candidates.to_vec(), |_| None);
         let chosen: Vec<PathBuf> = chosen.into_iter().map(|(_, path)| path).collect();
         assert_eq!(chosen, [PathBuf::from("b"), PathBuf::from("d")]);
     }
@@ -331,13 +352,27 @@ mod tests {
         let found = [(removed, PathBuf::from("removed")), (member, PathBuf::from("b"))];
         let chosen = choose(&known, found.to_vec(), |found| {
             assert_eq!(found.len(), 2);
-            Some(vec![(DevId::new(1), Uuid([9; 16])), (DevId::new(2), member.uuid)])
+            Some(vec![listed(1, 0), listed(2, 0)])
         });
         assert_eq!(chosen, [(member, PathBuf::from("b"))]);
         assert!(choose(&known, found.to_vec(), |_| None).is_empty(), "the chunk tree can't be read");
         let copies = [found[0].clone(), found[1].clone(), (member, PathBuf::from("a copy"))];
-        let uuids = |_: &[&(DeviceIdentity, PathBuf)]| Some(vec![(DevId::new(2), member.uuid)]);
-        assert!(choose(&known, copies.to_vec(), uuids).is_empty(), "copies of one device");
+        let one = |_: &[&(DeviceIdentity, PathBuf)]| Some(vec![listed(2, 0)]);
+        assert!(choose(&known, copies.to_vec(), one).is_empty(), "copies of one device");
+    }
+
+    /// Regression: neither was used, and a pool with a new disk did not mount while the old one was there.
+    #[test]
+    fn a_device_that_was_replaced_while_it_was_away_gives_way_to_the_one_in_its_place() {
+        let known = Known::of(&[device(7, 1, 20, 2)]).expect("a device");
+        let found = [
+            (device(7, 2, 10, 2), PathBuf::from("old")),
+            (device(7, 2, 20, 2), PathBuf::from("in its place")),
+        ];
+        let chosen = choose(&known, found.to_vec(), |_| Some(vec![listed(1, 0), listed(2, 12)]));
+        assert_eq!(chosen, [found[1].clone()]);
+        let unmarked = choose(&known, found.to_vec(), |_| Some(vec![listed(1, 0), listed(2, 0)]));
+        assert!(unmarked.is_empty(), "nothing tells them apart");
     }
 
     #[test]
