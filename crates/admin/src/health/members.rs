@@ -6,7 +6,6 @@ use brindle_cache::{CacheWord, look_at_device};
 use brindle_device::Device;
 use brindle_ondisk::{DevId, Generation, Uuid, to_u64};
 use brindle_tree::{OpenOptions, Pool};
-use brindle_volume::DeviceStatus;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -259,11 +258,9 @@ fn listed_by_pool(
     found: &[&(DeviceIdentity, PathBuf)],
 ) -> Option<Vec<Listed>> {
     let pool = open_to_look(fsid, named.iter().chain(found.iter().map(|(_, path)| path)))?;
-    let listed = |device: DeviceStatus| {
-        let DeviceStatus { devid, uuid, placed_in, .. } = device;
-        Listed { devid, uuid, placed_in }
-    };
-    Some(pool.volume().devices().into_iter().map(listed).collect())
+    let devices = pool.volume().devices().into_iter();
+    let listed = devices.map(|it| Listed { devid: it.devid, uuid: it.uuid, placed_in: it.placed_in });
+    Some(listed.collect())
 }
 
 /// The candidates that are devices of the pool, one for each id that is not known. If there are several of one id, all but one may have left

@@ -246,3 +246,26 @@ fn a_killed_server_that_was_the_last_process_of_a_mount_namespace_ends() {
     unmount(&served.place());
     served.wait_for_success();
 }
+
+/// Regression: its guard did not find it, and aborted the connection.
+#[test]
+fn a_server_in_a_pid_namespace_that_sees_another_proc_is_not_taken_for_dead() {
+    if !can_mount() || !is_root("a PID namespace") {
+        return;
+    }
+    let served = Served::make();
+    let place = served.place();
+    let mut server = Command::new("unshare");
+    server.args(["--pid", "--fork", env!("CARGO_BIN_EXE_brindle"), "mount", "--foreground"]);
+    let server = server.arg(served.image()).arg(&place).spawn().expect("unshare");
+    wait_until("the mount", || is_mounted(&place));
+    // Longer than a guard looks for the end.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(3) {
+        fs::write(place.join("file"), b"contents").expect("it is served");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // Of such a server umount(8) can't tell when it has ended.
+    Command::new("umount").arg(&place).stderr(Stdio::null()).status().ok();
+    runs_to_its_end(server, "the end of the server");
+}
