@@ -7,6 +7,7 @@ use brindle_fuse::Abort;
 use brindle_uapi::mount_table::{self, Mount};
 use rustix::process::Signal;
 use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -178,20 +179,29 @@ fn a_forced_unmount_ends_what_a_dead_server_left_and_loses_nothing_of_a_live_one
     let mut served = Served::make();
     let place = served.place();
     served.mount();
+    // Before files are open: a process that is begun later has them too, and its start would wait for their close.
+    let mut force = Command::new("sh");
+    force.args([
+        "-c",
+        "read -r _ && exec \"$0\" umount --force --lazy \"$1\"",
+        env!("CARGO_BIN_EXE_brindle"),
+    ]);
+    let mut force = force.arg(&place).stdin(Stdio::piped()).spawn().expect("sh");
     let ends = programs(&place);
     let guard = guard_of(served.id());
     stop_in_its_own_way(&served);
-    let freed = Freed::new(&served);
+    let (freed, killed) = (Freed::new(&served), Instant::now());
     // Both, as where all of a container is killed.
     send(guard, Signal::KILL);
     wait_until("the end of the guard", || !Path::new(&format!("/proc/{guard}/fd/1")).exists());
     served.signal(Signal::KILL);
-    let mut force = Command::new(env!("CARGO_BIN_EXE_brindle"));
     // Programs have files open there, until they are told.
-    force.args(["umount", "--force", "--lazy"]).arg(&place);
-    runs_to_its_end(force.spawn().expect("it was built"), "a forced unmount");
+    let mut word = force.stdin.take().expect("a pipe");
+    word.write_all(b"\n").expect("it waits");
+    runs_to_its_end(force, "a forced unmount");
     assert!(!is_mounted(&place));
     assert_freed(&mut served, &ends);
+    assert!(killed.elapsed() < HANGS_AT_MOST);
     drop(freed);
 
     served.mount_with("commit=3600");
