@@ -64,9 +64,10 @@ impl Ranked for Notes {
 impl TornFiles {
     /// Begins or ends to note files.
     pub(crate) fn set_on(&self, is_on: bool) {
+        let mut notes = self.notes.lock();
         self.is_on.store(is_on, Ordering::Relaxed);
         if !is_on {
-            *self.notes.lock() = Notes::default();
+            *notes = Notes::default();
         }
     }
 
@@ -89,6 +90,10 @@ impl TornFiles {
     /// Notes small writes to a file. `committed`: the last commit before them.
     pub(crate) fn note(&self, file: InodeId, ranges: &[Range<u64>], committed: Generation, now: Instant) {
         let mut notes = self.notes.lock();
+        // Asked with the lock held: from the end on there is none.
+        if !self.is_on() {
+            return;
+        }
         let Notes { files, ranges: count, .. } = &mut *notes;
         let is_known = files.contains_key(&file);
         if !is_known && files.len() >= FILES_MAX {
@@ -196,6 +201,12 @@ mod tests {
     const BEFORE: Generation = Generation::new(7);
     const AFTER: Generation = Generation::new(8);
 
+    fn switched_on() -> TornFiles {
+        let torn = TornFiles::default();
+        torn.set_on(true);
+        torn
+    }
+
     fn file(number: u64) -> InodeId {
         InodeId { tree: RootId::FS_TREE, number: ObjectId::new(number) }
     }
@@ -206,7 +217,7 @@ mod tests {
 
     #[test]
     fn parts_are_whole_blocks_around_small_writes_and_none_is_long() {
-        let (torn, now) = (TornFiles::default(), Instant::now());
+        let (torn, now) = (switched_on(), Instant::now());
         torn.note(file(300), &[small(0), small(1), small(7)], BEFORE, now);
         torn.note(file(300), &[small(1), small(2), small(3), small(4)], AFTER, now);
         let part = |blocks: Range<u64>| TornPart {
@@ -229,7 +240,7 @@ mod tests {
 
     #[test]
     fn small_writes_to_the_file_under_way_are_noted_for_later() {
-        let (torn, now) = (TornFiles::default(), Instant::now());
+        let (torn, now) = (switched_on(), Instant::now());
         torn.note(file(300), &[small(0), small(9)], BEFORE, now);
         torn.begin(file(300));
         torn.note(file(300), &[small(0)], AFTER, now);
@@ -241,7 +252,7 @@ mod tests {
 
     #[test]
     fn files_wait_for_a_commit_and_come_in_the_order_of_their_first_small_writes() {
-        let (torn, now) = (TornFiles::default(), Instant::now());
+        let (torn, now) = (switched_on(), Instant::now());
         let second = Duration::from_secs(1);
         torn.note(file(301), &[small(0)], BEFORE, now);
         torn.note(file(300), &[small(0)], BEFORE, now + second);
@@ -263,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_postponed_waits_behind_others_with_all_that_is_left_of_it() {
-        let (torn, now) = (TornFiles::default(), Instant::now() + PAUSE * 4);
+        let (torn, now) = (switched_on(), Instant::now() + PAUSE * 4);
         torn.note(file(300), &[small(0), small(9)], BEFORE, now - PAUSE * 3);
         torn.note(file(301), &[small(0)], BEFORE, now - PAUSE * 2);
         torn.begin(file(300));
@@ -279,8 +290,20 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_noted_once_it_is_off_not_even_what_was_under_way() {
+        let (torn, now) = (switched_on(), Instant::now());
+        torn.note(file(300), &[small(0), small(9)], BEFORE, now);
+        torn.begin(file(300));
+        let part = torn.take_part().expect("noted");
+        torn.set_on(false);
+        torn.postpone(&part, now);
+        torn.note(file(301), &[small(0)], BEFORE, now);
+        assert_eq!(torn.counts(), (0, 0));
+    }
+
+    #[test]
     fn notes_take_no_more_memory_than_there_is_for_them() {
-        let (torn, now) = (TornFiles::default(), Instant::now());
+        let (torn, now) = (switched_on(), Instant::now());
         for number in 0..10 + FILES_MAX as u64 {
             torn.note(file(number), &[small(0)], BEFORE, now);
         }
