@@ -1,19 +1,19 @@
-//! The mount of a pool, found in the kernel's table of mounts.
+//! The mount of a pool, found in the kernel's table of mounts. Each mount of it is asked, so that the caller leaves out those whose server
+//! does not answer.
 
 use crate::control::Mounted;
 use crate::pool::DeviceIdentity;
 use brindle_ondisk::{DevId, Uuid};
 use brindle_uapi::message::text;
-use brindle_uapi::mount_table::{self, KERNEL_TYPE, Mount};
+use brindle_uapi::mount_table::{KERNEL_TYPE, Mount};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 impl Mounted {
-    /// The mount of a pool, wherever that is: one of the kernel, or else one of brindle. `None` if the pool is not mounted,
-    /// as far as the caller sees.
-    pub fn find(fsid: &Uuid) -> Option<Self> {
-        let mounts = mount_table::read().ok()?;
+    /// The mount of a pool, wherever that is: one of the kernel, or else one of brindle. `None` if the pool is not among these
+    /// mounts.
+    pub fn find(mounts: &[Mount], fsid: &Uuid) -> Option<Self> {
         // A place may be hidden by another mount, or closed to the caller.
         let is_it = |mounted: &Self| mounted.filesystem().is_ok_and(|info| info.fsid == fsid.0);
         let at = |places: &[&Mount]| {
@@ -24,21 +24,21 @@ impl Mounted {
         at(&of_kernel).or_else(|| at(&ours))
     }
 
-    /// The mount that has a device, one of brindle or of the kernel, and the id of the device; `None` without one, as far as the caller
-    /// sees. A copy of a device that is mounted is none of its mount.
-    pub fn with_device(device: &Path) -> Option<(Self, DevId)> {
-        Self::serving(device).or_else(|| {
+    /// The mount that has a device, one of brindle or of the kernel, and the id of the device; `None` without one among these mounts.
+    /// A copy of a device that is mounted is none of its mount.
+    pub fn with_device(mounts: &[Mount], device: &Path) -> Option<(Self, DevId)> {
+        Self::serving(mounts, device).or_else(|| {
             let identity = DeviceIdentity::read(device).ok()??;
-            let mounted = Self::find(&identity.fsid).filter(Self::is_of_kernel)?;
+            let mounted = Self::find(mounts, &identity.fsid).filter(Self::is_of_kernel)?;
             let devid = mounted.devid_at(&device.canonicalize().ok()?)?;
             Some((mounted, devid))
         })
     }
 
-    /// The mount of brindle that has a device, and the id of the device; `None` without one, as far as the caller sees.
-    pub fn serving(device: &Path) -> Option<(Self, DevId)> {
+    /// The mount of brindle that has a device, and the id of the device; `None` without one among these mounts.
+    pub fn serving(mounts: &[Mount], device: &Path) -> Option<(Self, DevId)> {
         let device = device.canonicalize().ok()?;
-        mount_table::read().ok()?.iter().filter(|mount| mount.is_ours()).find_map(|mount| {
+        mounts.iter().filter(|mount| mount.is_ours()).find_map(|mount| {
             let mounted = Self::open(&mount.mountpoint).ok()?;
             let devid = mounted.devid_at(&device)?;
             Some((mounted, devid))

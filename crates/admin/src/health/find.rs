@@ -24,13 +24,10 @@ pub enum FoundPool {
     Closed(PathBuf, ControlError),
 }
 
-/// Pools of the table of mounts, each once.
-///
-/// # Errors
-/// A table that can't be read.
-pub fn on_mounts() -> Result<Vec<FoundPool>, AdminError> {
+/// Pools of these mounts, each once. Each mount is asked, so that the caller leaves out those whose server does not answer.
+pub fn on_mounts(mounts: Vec<Mount>) -> Vec<FoundPool> {
     let mut filesystems: BTreeMap<String, Vec<Mount>> = BTreeMap::new();
-    for mount in table()?.into_iter().filter(|mount| mount.is_ours() || mount.kind == KERNEL_TYPE) {
+    for mount in mounts.into_iter().filter(|mount| mount.is_ours() || mount.kind == KERNEL_TYPE) {
         filesystems.entry(mount.device.clone()).or_default().push(mount);
     }
     let mut found: Vec<FoundPool> = filesystems.into_values().filter_map(of_filesystem).collect();
@@ -38,7 +35,7 @@ pub fn on_mounts() -> Result<Vec<FoundPool>, AdminError> {
         FoundPool::Mounted(_, mounts) => mounts.first().map(|mount| mount.id),
         _ => None,
     });
-    Ok(found)
+    found
 }
 
 /// The pool that is mounted at a path.
@@ -121,9 +118,9 @@ fn of_filesystem(mounts: Vec<Mount>) -> Option<FoundPool> {
     closed
 }
 
-/// The mount that has one of these devices as part of a pool.
-pub(super) fn mount_of(fsid: &Uuid, paths: &[PathBuf]) -> Option<Mounted> {
-    let mounted = Mounted::find(fsid)?;
+/// The one of these mounts that has one of these devices as part of a pool.
+pub(super) fn mount_of(mounts: &[Mount], fsid: &Uuid, paths: &[PathBuf]) -> Option<Mounted> {
+    let mounted = Mounted::find(mounts, fsid)?;
     let infos = mounted.device_infos().ok()?;
     let members: Vec<PathBuf> = infos.iter().filter_map(|info| path_of(text(&info.path))).collect();
     let is_member = |path: &PathBuf| path.canonicalize().is_ok_and(|path| members.contains(&path));

@@ -4,15 +4,16 @@ use super::find::{FoundPool, mount_of, pool_at};
 use super::members::seeds_by;
 use crate::pool::{AdminError, DeviceIdentity, target_mark};
 use brindle_ondisk::Uuid;
+use brindle_uapi::mount_table::Mount;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// Pools that devices belong to, in the order of the first of each: the mount, where a device is in use by one. A seed belongs to the pool
+/// Pools that devices belong to, in the order of the first of each: the mount, where a device is in use by one of `mounts`. A seed belongs to the pool
 /// that has grown from it, if that is named as well.
 ///
 /// # Errors
 /// A device that can't be read, or that has no superblock.
-pub fn on_devices(paths: &[PathBuf]) -> Result<Vec<FoundPool>, AdminError> {
+pub fn on_devices(paths: &[PathBuf], mounts: &[Mount]) -> Result<Vec<FoundPool>, AdminError> {
     let mut pools: Vec<(Uuid, Vec<PathBuf>)> = Vec::new();
     let mut seeds = Vec::new();
     let mut marked = Vec::new();
@@ -37,7 +38,7 @@ pub fn on_devices(paths: &[PathBuf]) -> Result<Vec<FoundPool>, AdminError> {
     if pools.len() > 1 {
         join_seeds(&mut pools, &seeds);
     }
-    let found = |(fsid, paths): (Uuid, Vec<PathBuf>)| match mount_of(&fsid, &paths) {
+    let found = |(fsid, paths): (Uuid, Vec<PathBuf>)| match mount_of(mounts, &fsid, &paths) {
         Some(mounted) => pool_at(mounted.path()),
         None => Ok(FoundPool::Devices(fsid, paths)),
     };

@@ -5,6 +5,7 @@ use crate::commands::device_word::split_class;
 use crate::commands::mount_options::MountOptions;
 use crate::commands::path::name_json;
 use crate::commands::pool::{open_pool, open_writable};
+use crate::commands::silent::answering;
 use crate::commands::usage::{OrWrongUsage, wrong_usage};
 use anyhow::{Context, Result, bail};
 use brindle_admin::pool::DeviceIdentity;
@@ -94,7 +95,7 @@ pub(super) fn set(path: &Path, devid: Option<u64>, options: &[String], value: &s
         return store(mounted, devid, hint);
     }
     match set_unmounted(path, devid, options, hint) {
-        Err(error) if is_busy(&error) => match Mounted::serving(path) {
+        Err(error) if is_busy(&error) => match Mounted::serving(&answering(), path) {
             Some((mounted, itself)) => store(&mounted, devid.unwrap_or(itself.get()), hint),
             None => Err(error),
         },

@@ -47,6 +47,7 @@ mod restore;
 mod scrub;
 mod send;
 mod shown;
+mod silent;
 mod stat;
 mod state_directory;
 mod status;

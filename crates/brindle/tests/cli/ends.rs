@@ -321,3 +321,42 @@ fn a_server_that_does_not_answer_is_told_and_keeps_no_monitor_waiting() {
         served.wait_for_success();
     }
 }
+
+#[test]
+fn commands_that_look_for_a_pool_among_all_mounts_leave_out_one_that_does_not_answer() {
+    if !can_mount() {
+        return;
+    }
+    let (mut stopped, mut other) = (Served::make(), Served::make());
+    stopped.mount();
+    other.mount();
+    let image = other.image();
+    let words: [&[&str]; 3] = [
+        &["filesystem", "show", "--mounted"],
+        &["filesystem", "show", text(&image)],
+        &["scrub", "start", "-B", text(&image)],
+    ];
+    stopped.signal(rustix::process::Signal::STOP);
+    // At once, as each waits for an answer for a while.
+    let start = |words: &&[&str]| {
+        let mut command = Command::new("timeout");
+        command.args(["120", env!("CARGO_BIN_EXE_brindle")]).args(*words);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+    };
+    let begun: Vec<_> = words.iter().map(start).collect();
+    let ended: Vec<_> = begun.into_iter().map(|child| child.and_then(Child::wait_with_output)).collect();
+    stopped.signal(rustix::process::Signal::CONT);
+    for (words, output) in words.iter().zip(ended) {
+        let output = output.expect("timeout(1), and the binary");
+        let (said, shown) =
+            (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+        assert!(output.status.success(), "{words:?}: {said}");
+        assert!(said.contains(&format!("{}: left out", stopped.place().display())), "{words:?}: {said}");
+        assert!(!shown.contains(text(&stopped.image())), "{words:?}: {shown}");
+        assert!(words[0] == "scrub" || shown.contains(text(&image)), "{words:?}: {shown}");
+    }
+    for served in [&mut stopped, &mut other] {
+        unmount(&served.place());
+        served.wait_for_success();
+    }
+}

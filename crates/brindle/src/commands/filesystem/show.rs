@@ -5,6 +5,7 @@ use crate::commands::holder;
 use crate::commands::in_use::warn_if_used;
 use crate::commands::no_pool::without_pool;
 use crate::commands::pool::{log_devices, look_at_devices, open_mounted_pool, warn_of_missing};
+use crate::commands::silent::answering;
 use crate::damage;
 use crate::format::{UnitMode, UnitOptions};
 use crate::options::JsonOption;
@@ -93,7 +94,7 @@ pub(crate) fn run(command: &ShowCommand) -> Result<ExitCode> {
 
 /// All pools: of mounts, and of block devices that are not mounted. One that can't be looked at is told, and not shown.
 fn find(mounted: bool, unmounted: bool, is_wanted: impl Fn(&FoundPool) -> bool) -> Result<Vec<Shown>> {
-    let on_mounts = on_mounts()?;
+    let on_mounts = on_mounts(answering());
     let on_devices = if unmounted { on_block_devices(&on_mounts) } else { Vec::new() };
     let on_mounts = on_mounts.into_iter().filter(|_| mounted);
     let look = |pool: FoundPool| match pool {
@@ -137,7 +138,7 @@ fn is_block_device(path: &Path) -> bool {
 
 /// The pool of a block device: the mount that has it, or all block devices of the pool.
 fn of_block_device(device: &PathBuf) -> Result<Shown> {
-    match on_devices(std::slice::from_ref(device))?.into_iter().next() {
+    match on_devices(std::slice::from_ref(device), &answering())?.into_iter().next() {
         Some(FoundPool::Mounted(reach, _)) if reach.mounted().is_some() => {
             Shown::of_mount(reach.mounted().expect("just seen"))
         }
@@ -173,7 +174,7 @@ impl Shown {
             return Self::of_mount(mounted);
         }
         // Devices that can't be told by their superblocks are told of when they are looked at.
-        if let Some(FoundPool::Mounted(reach, _)) = on_devices(places).ok().and_then(one) {
+        if let Some(FoundPool::Mounted(reach, _)) = on_devices(places, &answering()).ok().and_then(one) {
             if let Some(mounted) = reach.mounted() {
                 return Self::of_mount(mounted);
             }

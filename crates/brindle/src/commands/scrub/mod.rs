@@ -4,6 +4,7 @@ mod control;
 mod show;
 mod start;
 
+use crate::commands::silent::answering;
 use anyhow::Result;
 use brindle_admin::{DevId, Mounted, Reach};
 use clap::Subcommand;
@@ -28,7 +29,7 @@ const UNCORRECTABLE: u8 = 3;
 /// The mount that a single operand is a device of, and the id of the device.
 fn device_of_mount(paths: &[PathBuf]) -> Option<(Mounted, DevId)> {
     let [path] = paths else { return None };
-    if path.is_dir() { None } else { Mounted::with_device(path) }
+    if path.is_dir() { None } else { Mounted::with_device(&answering(), path) }
 }
 
 /// The way to a pool; a device of a mounted one stands for the mount.

@@ -4,6 +4,7 @@ use crate::commands::device_word::refuse_twice;
 use crate::commands::holder::holder_of;
 use crate::commands::no_pool::reasons_or;
 use crate::commands::pool::open_pool;
+use crate::commands::silent::answering;
 use crate::commands::state_directory::state_directory;
 use crate::commands::tier::journals;
 use crate::output::explain;
@@ -139,7 +140,7 @@ impl Judged {
 /// Pools behind directories and on devices; without any, all that are found.
 pub(crate) fn pools(paths: &[PathBuf]) -> Result<Vec<Judged>> {
     let found = if paths.is_empty() {
-        let mut found = on_mounts()?;
+        let mut found = on_mounts(answering());
         if rustix::process::geteuid().is_root() {
             found.extend(on_block_devices(&found));
         }
@@ -149,7 +150,8 @@ pub(crate) fn pools(paths: &[PathBuf]) -> Result<Vec<Judged>> {
             paths.iter().cloned().partition(|path| is_place(path));
         refuse_twice(devices.iter().map(PathBuf::as_path))?;
         let mut found = directories.iter().map(|path| pool_at(path)).collect::<Result<Vec<_>, _>>()?;
-        let on_devices = on_devices(&devices).map_err(|error| {
+        let mounts = if devices.is_empty() { Vec::new() } else { answering() };
+        let on_devices = on_devices(&devices, &mounts).map_err(|error| {
             let paths: Vec<&Path> = devices.iter().map(PathBuf::as_path).collect();
             reasons_or(error, &paths)
         });

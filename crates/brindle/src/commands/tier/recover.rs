@@ -2,6 +2,7 @@
 
 use super::state;
 use crate::commands::place::{Loss, administer_devices, administer_reached};
+use crate::commands::silent::answering;
 use crate::format::UnitMode;
 use crate::output;
 use anyhow::{Context, Result, bail};
@@ -105,8 +106,10 @@ impl Wanted {
     fn pool(&self, fsid: &Uuid) -> Result<Box<dyn PoolAdmin>> {
         let reach = match self {
             Self::At(path) => Reach::of_mount(path)?,
-            Self::On(devices) => Mounted::find(fsid).map_or(Reach::Devices(devices.clone()), Reach::from),
-            Self::Anywhere(uuid, path) => Mounted::find(uuid).map(Reach::from).with_context(|| {
+            Self::On(devices) => {
+                Mounted::find(&answering(), fsid).map_or(Reach::Devices(devices.clone()), Reach::from)
+            }
+            Self::Anywhere(uuid, path) => Mounted::find(&answering(), uuid).map(Reach::from).with_context(|| {
                 let path = path.iter().map(|path| format!(", last seen at {}", path.display()));
                 let last_seen: String = path.collect();
                 format!(

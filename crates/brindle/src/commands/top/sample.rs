@@ -1,6 +1,7 @@
 //! Counters of a mounted pool at one moment.
 
 use crate::commands::device_contents::{DeviceContents, contents_of};
+use crate::commands::silent::answering;
 use crate::commands::status::gather;
 use crate::commands::status::gather::Judged;
 use crate::commands::usage::wrong_usage;
@@ -79,7 +80,7 @@ impl Source {
 }
 
 fn only_mount() -> Result<PathBuf> {
-    let found = on_mounts()?.into_iter().filter_map(|found| match found {
+    let found = on_mounts(answering()).into_iter().filter_map(|found| match found {
         FoundPool::Mounted(_, mounts) => mounts.into_iter().next().map(|mount| mount.mountpoint),
         _ => None,
     });
