@@ -90,7 +90,7 @@ impl TornFiles {
     /// Notes small writes to a file. `committed`: the last commit before them.
     pub(crate) fn note(&self, file: InodeId, ranges: &[Range<u64>], committed: Generation, now: Instant) {
         let mut notes = self.notes.lock();
-        // Asked with the lock held: from the end on there is none.
+        // Looked at with the lock held, so that nothing is noted after the end.
         if !self.is_on() {
             return;
         }
