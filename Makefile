@@ -32,8 +32,10 @@ packages: ## Install the Debian packages that are missing, or name them
 build: ## Build brindle, optimised
 	@contrib/packages.sh $(BUILD_PACKAGES)
 	cargo build --release --locked --package brindle
+	contrib/notices.sh >target/release/THIRD-PARTY.new
+	mv target/release/THIRD-PARTY.new target/release/THIRD-PARTY
 
-target/release/brindle:
+target/release/brindle target/release/THIRD-PARTY:
 	$(MAKE) build
 
 demo: packages build ## A pool of mixed devices on image files: made, mounted, listed, copied out, checked
@@ -43,13 +45,13 @@ test: packages ## Everything that CI runs
 	@command -v cargo-deny >/dev/null || cargo install --locked --version $(CARGO_DENY_VERSION) cargo-deny
 	cargo xtask ci
 
-install: target/release/brindle ## Install what was built, below PREFIX (/usr/local) and SBIN (/sbin), with man pages, completions, a unit and rules for udev
+install: target/release/brindle target/release/THIRD-PARTY ## Install what was built, below PREFIX (/usr/local) and SBIN (/sbin), with man pages, completions, a unit, rules for udev and the licences of all crates
 	contrib/install.sh "$(DESTDIR)" $(PREFIX) $(SBIN) $(UNITS) $(STRIP)
 
 uninstall: ## Remove what `make install` put there
 	contrib/install.sh --remove "$(DESTDIR)" $(PREFIX) $(SBIN) $(UNITS)
 
-stage: target/release/brindle ## The files of a package, below target/stage
+stage: target/release/brindle target/release/THIRD-PARTY ## The files of a package, below target/stage
 	rm -rf target/stage
 	@ZSH_COMPLETIONS=/usr/share/zsh/vendor-completions RULES=/usr/lib/udev/rules.d contrib/install.sh target/stage /usr /usr/sbin /usr/lib/systemd/system
 

@@ -13,11 +13,13 @@ mkdir -p "$work/root/DEBIAN" "$work/debian"
 
 ZSH_COMPLETIONS=/usr/share/zsh/vendor-completions RULES=/usr/lib/udev/rules.d contrib/install.sh "$work/root" /usr /usr/sbin /usr/lib/systemd/system --strip
 find "$work/root/usr/share/man" -type f -exec gzip -9n {} +
-gzip -9n "$work/root/usr/share/doc/brindle/CHANGELOG.md"
+gzip -9n "$work/root/usr/share/doc/brindle"/{CHANGELOG.md,THIRD-PARTY}
 # Debian keeps the text of the Apache licence for all.
 doc=$work/root/usr/share/doc/brindle
 {
     echo 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/'
+    echo 'Comment: The program contains crates of others, under licences of their own, which'
+    echo ' /usr/share/doc/brindle/THIRD-PARTY.gz has.'
     echo
     echo 'Files: *'
     echo 'Copyright: the brindle developers'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what was built, or removes what was installed:
-#   [BRINDLE=BINARY] [ZSH_COMPLETIONS=DIR] [RULES=DIR] install.sh [--remove] DESTDIR PREFIX SBIN UNITS [--strip]
+#   [BRINDLE=BINARY] [NOTICES=FILE] [ZSH_COMPLETIONS=DIR] [RULES=DIR] install.sh [--remove] DESTDIR PREFIX SBIN UNITS [--strip]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,6 +27,9 @@ if [ "$remove" ]; then
 fi
 
 brindle=${BRINDLE:-target/release/brindle}
+# Made by `make build`: root may have no cargo.
+notices=${NOTICES:-target/release/THIRD-PARTY}
+[ -f "$notices" ] || { echo "install: $notices is not there: contrib/notices.sh >$notices makes it" >&2; exit 1; }
 install -D -m 755 "${strip[@]}" "$brindle" "$dest$prefix/bin/brindle"
 install -d "$dest$sbin"
 for helper in {mount,umount}.{fuse,fuseblk}.brindle; do
@@ -55,4 +58,5 @@ sed "s|@BIN@|$prefix/bin|" contrib/65-brindle.rules >"$pages/rules"
 install -D -m 644 "$pages/rules" "$rules"
 install -d "$doc/user"
 install -m 644 README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$doc/"
+install -m 644 "$notices" "$doc/THIRD-PARTY"
 install -m 644 docs/user/*.md "$doc/user/"

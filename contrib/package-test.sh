@@ -33,6 +33,8 @@ inside sh -ec '
     test -x /usr/sbin/mount.fuse.brindle
     brindle completions bash | cmp - /usr/share/bash-completion/completions/brindle
     gzip -t /usr/share/man/man1/brindle.1.gz /usr/share/man/man7/brindle.7.gz /usr/share/man/man8/mount.fuse.brindle.8.gz
+    gzip -dc /usr/share/doc/brindle/THIRD-PARTY.gz | grep "^zstd-sys .*: BSD-3-Clause"
+    grep THIRD-PARTY.gz /usr/share/doc/brindle/copyright
     test -f /usr/lib/systemd/system/brindle-tier@.service
     test -f /usr/lib/systemd/system/multi-user.target.wants/brindle-tier-recover.service
     grep -q "/usr/bin/brindle device ready" /usr/lib/udev/rules.d/65-brindle.rules

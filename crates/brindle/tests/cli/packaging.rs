@@ -59,13 +59,17 @@ fn files_below(root: &Path, directory: &Path, found: &mut Vec<String>) {
 
 #[test]
 fn the_files_of_the_package_are_those_that_are_installed() {
-    let stage = tempfile::tempdir().expect("temporary directory");
+    let (stage, other) = (tempfile::tempdir(), tempfile::tempdir());
+    let (stage, other) = (stage.expect("temporary directory"), other.expect("temporary directory"));
+    let notices = other.path().join("notices");
+    fs::write(&notices, "texts").expect("room");
     let script: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/install.sh");
     let run = |words: &[&str]| {
         let mut command = Command::new(&script);
         command.env("BRINDLE", env!("CARGO_BIN_EXE_brindle"));
         command.env("ZSH_COMPLETIONS", "/usr/share/zsh/vendor-completions");
         command.env("RULES", "/usr/lib/udev/rules.d");
+        command.env("NOTICES", &notices);
         command.args(words).args([text(stage.path()), "/usr", "/usr/sbin", "/usr/lib/systemd/system"]);
         let output = command.output().expect("bash");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -87,6 +91,35 @@ fn the_files_of_the_package_are_those_that_are_installed() {
     let mut left = Vec::new();
     files_below(stage.path(), stage.path(), &mut left);
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn the_notices_have_each_crate_that_is_linked_with_its_licence_and_its_texts() {
+    let notices = || {
+        let mut command = Command::new(contributed("notices.sh"));
+        // All sources are there, as this was built.
+        let output = command.env("CARGO_NET_OFFLINE", "true").output().expect("bash");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let text = notices();
+    let (list, texts) = text.split_once("\n---- text 1 ----\n").expect("a text");
+    let (_, list) = list.split_once(").\n\n").expect("a head");
+    let crates: Vec<&str> = list.lines().filter(|line| !line.starts_with(' ')).collect();
+    assert!(crates.len() > 80 && crates.iter().all(|it| it.contains(": ")), "{crates:?}");
+    let has = |name: &str| crates.iter().any(|it| it.starts_with(&format!("{name} ")));
+    assert!(["anyhow", "ring", "zstd-sys", "rustix"].iter().all(|name| has(name)), "{crates:?}");
+    // Ours, those of tests, and those that take part in the build alone.
+    assert!(!["brindle", "brindle-fs", "proptest", "syn", "cc"].iter().any(|name| has(name)), "{crates:?}");
+    let without: Vec<&str> = list.lines().filter(|line| line.starts_with("    without")).collect();
+    assert!(without.len() < 4, "{without:?}");
+    for line in list.lines().filter_map(|line| line.strip_prefix("    text ")) {
+        let (number, file) = line.split_once(": ").expect("a file");
+        assert!(number == "1" || texts.contains(&format!("\n---- text {number} ----\n")), "{file}");
+    }
+    assert!(texts.contains("Meta Platforms") && texts.contains("Permission is hereby granted"));
+    assert!(!texts.contains("GNU GENERAL PUBLIC LICENSE"));
+    assert!(notices() == text, "the same bytes again");
 }
 
 /// A file of the directory `contrib`.
