@@ -14,7 +14,8 @@ use super::add::{check, empty};
 use super::{AddOptions, DeviceCareError, Leaving, TargetMark, check_no_balance, mark};
 use crate::job::{Control, Ended, Observer, Progress};
 use crate::mkfs::signature;
-use crate::scrub::{WINDOW_BYTES, names, text_of};
+use crate::scrub::joined::{Joined, Joining};
+use crate::scrub::{WINDOW_BYTES, names};
 use brindle_device::WritableDevice;
 use brindle_fs::{ErrorKind, Filesystem, FsError};
 use brindle_ondisk::{DevId, Physical};
@@ -70,7 +71,11 @@ pub(super) fn carry_out(
     // What was written before is committed; from here on account is kept of the rest.
     sync_what_fits(filesystem)?;
     let mut copying = Copying::new(filesystem, &replacing, source, options, observer);
-    copying.copy_device()?;
+    let copied = copying.copy_device();
+    if let Some(rest) = copying.untold.end() {
+        copying.tell_loss(&rest);
+    }
+    copied?;
     let Copying { progress, control, lost_unverified, first_lost, .. } = copying;
     if control != Control::Continue {
         return Ok(Ended { progress, control });
@@ -135,6 +140,8 @@ struct Copying<'c, 'o> {
     windows: u64,
     lost_unverified: u64,
     first_lost: String,
+    /// Losses that are not in the log yet.
+    untold: Joining,
 }
 
 /// A window that is being read.
@@ -168,6 +175,7 @@ impl<'c, 'o> Copying<'c, 'o> {
             windows: 0,
             lost_unverified: 0,
             first_lost: String::new(),
+            untold: Joining::default(),
         }
     }
 
@@ -233,13 +241,17 @@ impl<'c, 'o> Copying<'c, 'o> {
             if !self.is_loss(fault, &view) {
                 continue;
             }
-            let text = self.text_of(fault, &view);
-            tracing::error!("device replace: {text}");
+            let files = names::of(self.filesystem, &view, fault);
+            let files = files.inspect_err(|error| tracing::debug!("{error}")).unwrap_or_default();
+            let loss = Joined::new(fault, files);
             if fault.is_silent && self.lost_unverified == 0 {
-                self.first_lost = text;
+                self.first_lost = loss.in_words(&self.name);
             }
             self.lost_unverified += u64::from(fault.is_silent);
             self.progress.left += 1;
+            if let Some(before) = self.untold.add(loss) {
+                self.tell_loss(&before);
+            }
         }
         Ok(())
     }
@@ -253,11 +265,8 @@ impl<'c, 'o> Copying<'c, 'o> {
         is_read.inspect_err(|error| tracing::debug!("{error}")).unwrap_or(true)
     }
 
-    /// A fault in words, with the names of its files.
-    fn text_of(&self, fault: &ScrubFault, view: &Committed<'_>) -> String {
-        let files = names::of(self.filesystem, view, fault);
-        let files = files.inspect_err(|error| tracing::debug!("{error}")).unwrap_or_default();
-        format!("{}{}", text_of(fault, &self.name), names::in_words(&files))
+    fn tell_loss(&self, loss: &Joined) {
+        tracing::error!("device replace: {}", loss.in_words(&self.name));
     }
 
     /// Everything up to an offset in the present device extent is done.

@@ -13,10 +13,13 @@
 //! **State.** The place and the counts of each device are in memory ([`Scrub::report`]); the caller stores them from time to
 //! time ([`record`]). A scrub that was interrupted, by a cancellation or a crash, goes on from there ([`Plan`]): windows
 //! that were verified since the last time are verified again. So does one that left devices that were asleep. What was not correct, with the names of its files
-//! ([`names`]), is kept up to [`FAULTS_MAX`].
+//! ([`names`]), is kept up to [`FAULTS_MAX`], a few places of each file ([`kept`]). Faults of a window that are alike are one
+//! ([`joined`]), and in the log those of many windows.
 
 mod carry_out;
 mod damaged;
+pub(crate) mod joined;
+mod kept;
 pub(crate) mod names;
 mod record;
 mod walk;
@@ -30,8 +33,9 @@ pub use record::{RecordError, ScrubRecord};
 use brindle_device::DeviceError;
 use brindle_fs::{Filesystem, FsError};
 use brindle_tree::TreeError;
+use brindle_volume::DeviceTraffic;
 pub use brindle_volume::ScrubCounts;
-use brindle_volume::{Content, DeviceTraffic, ScrubFault};
+use kept::Kept;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -41,7 +45,7 @@ use thiserror::Error;
 pub(crate) const WINDOW_BYTES: u64 = 1 << 20;
 /// Windows of a device that are under way at once: the device has enough to do while one is verified.
 pub(crate) const WINDOWS_UNDER_WAY: usize = 4;
-/// Number of faults that are kept; the others are counted.
+/// Number of faults that are kept; the others are counted. Several that follow each other may be one.
 pub const FAULTS_MAX: usize = 1000;
 
 /// Error of a scrub.
@@ -110,8 +114,10 @@ pub struct DeviceProgress {
 pub struct Fault {
     /// The content, in words: addresses, the problem.
     pub text: String,
-    /// Files that it belongs to: path and offset in it.
+    /// Files that it belongs to: path and first offset in it.
     pub files: Vec<(Vec<u8>, u64)>,
+    /// Number of errors that it is.
+    pub errors: u64,
 }
 
 /// Devices to be scrubbed, and where to begin.
@@ -136,8 +142,10 @@ pub struct ScrubReport {
     pub devices: Vec<DeviceProgress>,
     /// Content that was not corrected.
     pub faults: Vec<Fault>,
-    /// Number of these, also of those that are not kept.
+    /// Number of these errors, also of those that are not kept.
     pub fault_count: u64,
+    /// Number of those whose files may not be among the ones that `faults` name.
+    pub unlisted: u64,
 }
 
 impl ScrubReport {
@@ -146,6 +154,11 @@ impl ScrubReport {
         let mut sum = ScrubCounts::default();
         self.devices.iter().for_each(|device| sum.add(&device.counts));
         sum
+    }
+
+    /// Number of errors that are counted and not kept.
+    pub fn left_out(&self) -> u64 {
+        self.fault_count.saturating_sub(self.faults.iter().map(|fault| fault.errors).sum())
     }
 
     /// Returns true while a device is being scrubbed.
@@ -176,6 +189,7 @@ pub struct Scrub {
 #[derive(Debug, Default)]
 struct Shared {
     report: ScrubReport,
+    kept: Kept,
     is_stopped: bool,
 }
 
@@ -219,7 +233,8 @@ impl Scrub {
         if plan.resumed.is_some() && !report.is_running() && report.left().next().is_none() {
             return Err(ScrubError::NothingToResume);
         }
-        let shared = Mutex::new(Shared { report, is_stopped: false });
+        let kept = Kept::of(&report.faults);
+        let shared = Mutex::new(Shared { report, kept, is_stopped: false });
         Ok(Self { read_only: plan.read_only, shared, changed: Condvar::new() })
     }
 
@@ -283,12 +298,18 @@ impl Scrub {
 
     /// Keeps a fault, if there is room.
     fn keep(&self, fault: Fault) {
-        tracing::error!("scrub: {}{}", fault.text, names::in_words(&fault.files));
-        let report = &mut self.lock().report;
-        report.fault_count += 1;
-        if report.faults.len() < FAULTS_MAX {
+        let Shared { report, kept, .. } = &mut *self.lock();
+        report.fault_count += fault.errors;
+        if kept.takes(&fault) {
             report.faults.push(fault);
+        } else if !kept.lists(&fault) {
+            report.unlisted += fault.errors;
         }
+    }
+
+    /// The files of some errors could not be found.
+    fn has_unnamed(&self, errors: u64) {
+        self.lock().report.unlisted += errors;
     }
 
     fn scrub_superblocks(
@@ -310,7 +331,8 @@ impl Scrub {
         if !is_right && repairs {
             for (copy, problem) in found.wrong {
                 let text = format!("devid {devid}: copy {copy} of the superblock: {problem}");
-                self.keep(Fault { text, files: Vec::new() });
+                tracing::error!("scrub: {text}");
+                self.keep(Fault { text, files: Vec::new(), errors: 1 });
             }
         }
         Ok(())
@@ -339,15 +361,4 @@ fn sleeping(filesystem: &Filesystem) -> BTreeSet<DevId> {
     let traffic = filesystem.pool().volume().traffic().into_iter();
     let is_unasked = |device: &DeviceTraffic| device.traffic.is_none_or(|traffic| traffic.in_flight == 0);
     traffic.filter(|device| device.is_asleep && is_unasked(device)).map(|device| device.devid).collect()
-}
-
-/// A fault in words.
-pub(crate) fn text_of(fault: &ScrubFault, name: &str) -> String {
-    let ScrubFault { logical, length, physical, content, problem, .. } = fault;
-    let content = match content {
-        Content::Data => "data",
-        Content::Metadata => "metadata",
-        Content::Parity => "parity",
-    };
-    format!("{name} offset {physical}: {content} at logical {logical}, {length} bytes: {problem}")
 }

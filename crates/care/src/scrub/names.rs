@@ -93,13 +93,6 @@ fn places_of(
     Ok(places)
 }
 
-/// Files, for a message.
-pub(crate) fn in_words(files: &[(Vec<u8>, u64)]) -> String {
-    let one = |(path, offset): &(Vec<u8>, u64)| format!("{} at {offset}", String::from_utf8_lossy(path));
-    let words: Vec<String> = files.iter().map(one).collect();
-    if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
-}
-
 /// Place of a file that has an address of an extent, by the file's items.
 fn place_in(
     filesystem: &Filesystem,

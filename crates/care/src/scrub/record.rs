@@ -123,9 +123,9 @@ impl ScrubRecord {
                 let _ = writeln!(text, "failure {}", plain(why));
             }
         }
-        let _ = writeln!(text, "faults {}", self.report.fault_count);
+        let _ = writeln!(text, "faults {}\nunlisted {}", self.report.fault_count, self.report.unlisted);
         for fault in &self.report.faults {
-            let _ = writeln!(text, "fault {}", plain(&fault.text));
+            let _ = writeln!(text, "fault {}\nerrors {}", plain(&fault.text), fault.errors);
             for (path, offset) in &fault.files {
                 let _ = writeln!(text, "file {offset} {}", escape(path));
             }
@@ -142,6 +142,10 @@ impl ScrubRecord {
         }
         for line in lines {
             record.take_line(line).ok_or_else(|| RecordError::Text(line.to_owned()))?;
+        }
+        if !text.contains("\nunlisted ") {
+            // Earlier versions kept the first faults, whatever their files.
+            record.report.unlisted = record.report.left_out();
         }
         Ok(record)
     }
@@ -160,7 +164,9 @@ impl ScrubRecord {
             "device" => report.devices.push(device_of(rest)?),
             "failure" => report.devices.last_mut()?.state = DeviceState::Failed(rest.to_owned()),
             "faults" => report.fault_count = rest.parse().ok()?,
-            "fault" => report.faults.push(Fault { text: rest.to_owned(), files: Vec::new() }),
+            "unlisted" => report.unlisted = rest.parse().ok()?,
+            "fault" => report.faults.push(Fault { text: rest.to_owned(), files: Vec::new(), errors: 1 }),
+            "errors" => report.faults.last_mut()?.errors = rest.parse().ok()?,
             "file" => {
                 let (offset, path) = rest.split_once(' ')?;
                 report.faults.last_mut()?.files.push((unescape(path)?, offset.parse().ok()?));
@@ -316,10 +322,10 @@ mod tests {
         };
         let failed = DeviceState::Failed("the reason".to_owned());
         let files = vec![(b"/a b%\n\xff".to_vec(), 4096)];
-        let fault = Fault { text: "data at logical 5".to_owned(), files };
+        let fault = Fault { text: "data at logical 5".to_owned(), files, errors: 3 };
         let devices =
             vec![device(1, DeviceState::Running), device(2, failed), device(3, DeviceState::Asleep)];
-        let report = ScrubReport { devices, faults: vec![fault], fault_count: 9 };
+        let report = ScrubReport { devices, faults: vec![fault], fault_count: 9, unlisted: 2 };
         ScrubRecord { fsid: Uuid([7; 16]).to_string(), started: 11, process: (0, 0), read_only: true, report }
     }
 
@@ -328,6 +334,9 @@ mod tests {
         let record = record();
         assert_eq!(ScrubRecord::parse(&record.to_text()).expect("text"), record);
         assert!(ScrubRecord::parse("something else").is_err());
+        let earlier = record.to_text().replace("unlisted 2\n", "").replace("errors 3\n", "");
+        let earlier = ScrubRecord::parse(&earlier).expect("text").report;
+        assert_eq!((earlier.unlisted, earlier.left_out(), record.report.left_out()), (8, 8, 6));
         assert!(
             ScrubRecord::parse(&record.to_text().replace("device running 1", "device running x")).is_err()
         );

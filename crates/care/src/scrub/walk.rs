@@ -1,8 +1,7 @@
 //! The way of a scrub through one device.
 
-use super::{
-    DeviceProgress, DeviceState, Fault, Scrub, ScrubError, WINDOW_BYTES, WINDOWS_UNDER_WAY, names, text_of,
-};
+use super::joined::{Joined, Joining};
+use super::{DeviceProgress, DeviceState, Scrub, ScrubError, WINDOW_BYTES, WINDOWS_UNDER_WAY, names};
 use brindle_fs::Filesystem;
 use brindle_ondisk::{DevId, Physical};
 use brindle_tree::Committed;
@@ -41,6 +40,8 @@ struct Walk<'s> {
     before: Duration,
     /// Bytes of the device extents before the present one.
     passed: u64,
+    /// Faults that are kept, and not in the log yet.
+    untold: Joining,
 }
 
 impl Scrub {
@@ -60,8 +61,13 @@ impl Scrub {
             begun: now,
             before: device.duration,
             passed: 0,
+            untold: Joining::default(),
         };
-        let state = match walk.run(Physical::new(device.last_physical)) {
+        let ended = walk.run(Physical::new(device.last_physical));
+        if let Some(rest) = walk.untold.end() {
+            walk.tell(&rest);
+        }
+        let state = match ended {
             Ok(()) if self.is_stopped() => DeviceState::Cancelled,
             Ok(()) => DeviceState::Finished,
             Err(error) => {
@@ -162,15 +168,34 @@ impl<'s> Walk<'s> {
                 return Err(ScrubError::NoAnswer(error));
             }
         }
+        let (mut joining, mut joined, mut unnamed) = (Joining::default(), Vec::new(), 0);
         for fault in &findings.faults {
-            let files = names::of(self.filesystem, &view, fault);
-            let files = files.inspect_err(|error| tracing::debug!("scrub: {error}")).unwrap_or_default();
-            self.scrub.keep(Fault { text: text_of(fault, self.name), files });
+            let files = names::of(self.filesystem, &view, fault).unwrap_or_else(|error| {
+                tracing::debug!("scrub: {error}");
+                unnamed += 1;
+                Vec::new()
+            });
+            joined.extend(joining.add(Joined::new(fault, files)));
         }
+        joined.extend(joining.end());
         drop(view);
+        if unnamed > 0 {
+            self.scrub.has_unnamed(unnamed);
+        }
+        // Kept at once, so that a crash loses none: the window counts as done from now on.
+        for fault in joined {
+            self.scrub.keep(fault.fault(self.name));
+            if let Some(before) = self.untold.add(fault) {
+                self.tell(&before);
+            }
+        }
         self.bytes += findings.counts.read_bytes;
         self.scrub.update(self.devid, |device| device.counts.add(&findings.counts));
         Ok(())
+    }
+
+    fn tell(&self, fault: &Joined) {
+        tracing::error!("scrub: {}", fault.in_words(self.name));
     }
 
     /// Everything before an address within a device extent, or at its end, is done.

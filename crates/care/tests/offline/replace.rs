@@ -4,6 +4,7 @@ use super::device::{
     FILE_BYTES, FILES, Members, on_and_on, open, plain, superblock, write_more, write_plain,
 };
 use crate::support::files::{assert_filled, fill};
+use crate::support::told::errors_of;
 use crate::support::{MIB, MadePool, devices, options};
 use brindle_care::device::{DeviceCareError, Leaving, ReplaceOptions, rejoin, replace};
 use brindle_care::job::{Control, Ended, Observer, Progress};
@@ -599,7 +600,12 @@ fn a_device_that_data_is_lost_with_is_replaced_if_that_is_accepted_or_rejoins_wi
             rejoin(&filesystem, &device, &mut on_and_on).expect("it lacks nothing").1.progress.left
         } else {
             let force = ReplaceOptions { force: true, ..ReplaceOptions::default() };
-            let ended = replace_by(&filesystem, Leaving::Missing, &new, &force, &mut on_and_on);
+            let (ended, told) =
+                errors_of(|| replace_by(&filesystem, Leaving::Missing, &new, &force, &mut on_and_on));
+            // One line of each file, and not of each sector.
+            assert!(!told.is_empty() && told.len() <= FILES + 2, "{} lines: {:?}", told.len(), told.first());
+            let is_whole_file = |line: &String| line.contains(" pieces of ") && line.contains("(/");
+            assert!(told.iter().all(is_whole_file), "{told:?}");
             ended.expect("the rest is there").progress.left
         };
         assert_eq!(left > 0, !comes_back, "{left}");

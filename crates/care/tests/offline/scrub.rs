@@ -187,6 +187,39 @@ fn contents_that_are_lost_are_told_with_the_names_of_their_files() {
     assert!(fault.text.contains("checksum"), "{}", fault.text);
 }
 
+/// Regression: the record was full of the sectors of the first file.
+#[test]
+fn each_damaged_file_is_named_however_much_of_another_one_is_damaged() {
+    let devices = filled(Profile::Single, 1);
+    let filesystem = open(&devices, false);
+    let of = |name: &[u8], bytes: usize| {
+        let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+        let made = filesystem.create(filesystem.root(), name, &new).expect("room");
+        let file = filesystem.open_file(made.id).expect("there");
+        filesystem.write(&file, 0, &vec![7; bytes]).expect("room");
+        filesystem.sync().expect("works");
+    };
+    of(b"large", 8 << 20);
+    of(b"small", 8192);
+    let data = extents(&filesystem).into_iter().filter(|it| it.3.contains(BlockGroupType::DATA));
+    for (_, physical, length, _) in data {
+        for at in (physical..physical + length).step_by(4096) {
+            let mut byte = [0];
+            devices[0].read_at(at, &mut byte).expect("memory");
+            if byte != [0] {
+                rot(&devices[0], at, 1);
+            }
+        }
+    }
+    let report = scrub(&filesystem, &Plan::default());
+    assert!(report.fault_count > 2048 && report.fault_count == report.counts().errors(), "{report:?}");
+    let names =
+        |name: &[u8]| report.faults.iter().filter(|it| it.files.iter().any(|it| it.0 == name)).count();
+    assert_eq!((report.unlisted, names(b"/small") > 0), (0, true), "{report:?}");
+    // One of each window.
+    assert!((1..=16).contains(&names(b"/large")), "{report:?}");
+}
+
 #[test]
 fn copies_of_the_superblock_are_corrected() {
     for (index, copies) in [(0, &[0][..]), (1, &[1]), (2, &[0, 1])] {

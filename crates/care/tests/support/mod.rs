@@ -2,6 +2,7 @@
 
 pub(crate) mod files;
 pub(crate) mod operations;
+pub(crate) mod told;
 
 use brindle_care::mkfs::{MkfsError, MkfsOptions, MkfsReport, NewDevice, mkfs};
 use brindle_check::{CheckOptions, NoProgress, Report};

@@ -80,11 +80,11 @@ pub(crate) fn status(command: &StatusCommand) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     };
-    let more = record.report.fault_count.saturating_sub(record.report.faults.len() as u64);
-    if command.damaged.is_wanted() && more > 0 {
+    let unlisted = record.report.unlisted;
+    if command.damaged.is_wanted() && unlisted > 0 {
         tracing::warn!(
-            "the record keeps no places of {more} more errors, so that files may be missing in the list: `brindle check \
-             --check-data-csum --damaged-files` names all"
+            "the record does not name the files of {unlisted} errors, so that files may be missing in the list: `brindle \
+             check --check-data-csum --damaged-files` names all"
         );
     }
     let lost = record.report.faults.iter().flat_map(|fault| &fault.files);

@@ -4,7 +4,7 @@ use crate::commands::path::shown_name;
 use crate::format::{Civil, UnitMode};
 use crate::output;
 use anyhow::Result;
-use brindle_care::scrub::{DeviceProgress, DeviceState, ScrubCounts, ScrubRecord};
+use brindle_care::scrub::{DeviceProgress, DeviceState, Fault, ScrubCounts, ScrubRecord};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(super) fn print(record: &ScrubRecord, is_running: bool, by_device: bool, raw
             writeln!(out, " offset {offset}")?;
         }
     }
-    let more = record.report.fault_count.saturating_sub(record.report.faults.len() as u64);
+    let more = record.report.left_out();
     if more > 0 {
         writeln!(out, "and {more} more")?;
     }
@@ -129,6 +129,8 @@ pub(super) fn json(record: &ScrubRecord, is_running: bool) -> Value {
         let one = |(path, offset): &(Vec<u8>, u64)| json!({ "path": String::from_utf8_lossy(path), "offset": offset });
         files.iter().map(one).collect()
     };
+    let one =
+        |fault: &Fault| json!({ "text": fault.text, "errors": fault.errors, "files": files(&fault.files) });
     let faults = record.report.faults.iter();
     let devices = &record.report.devices;
     json!({
@@ -141,7 +143,7 @@ pub(super) fn json(record: &ScrubRecord, is_running: bool) -> Value {
         "done_bytes": sum(devices, |it| it.done_bytes),
         "counts": named(&record.report.counts()).into_iter().collect::<serde_json::Map<_, _>>(),
         "devices": devices.iter().map(device).collect::<Vec<_>>(),
-        "uncorrected": faults.map(|it| json!({ "text": it.text, "files": files(&it.files) })).collect::<Vec<_>>(),
+        "uncorrected": faults.map(one).collect::<Vec<_>>(),
         "uncorrected_count": record.report.fault_count,
     })
 }
