@@ -1,7 +1,7 @@
 //! `balance start`.
 
 use super::work;
-use crate::commands::detached;
+use crate::commands::detached::{self, Beginning};
 use crate::commands::place::administer;
 use crate::commands::quantity::parse_rate;
 use crate::commands::refused::explain_admin;
@@ -125,6 +125,13 @@ fn in_background(command: &StartCommand) -> Result<ExitCode> {
     if mounted.is_balancing()? {
         bail!("{}: a balance runs already, as `brindle balance status` tells", mounted.path().display());
     }
-    let failed = detached::start(&mut child, &mut |_| Ok(mounted.is_balancing()?))?;
-    Ok(failed.unwrap_or(ExitCode::SUCCESS))
+    match detached::start(&mut child, &mut |_| Ok(mounted.is_balancing()?))? {
+        Beginning::Seen => {}
+        Beginning::NotSeen => tracing::warn!(
+            "{}: the balance has begun, and was not seen at work yet: `brindle balance status` tells",
+            mounted.path().display()
+        ),
+        Beginning::Failed(code) => return Ok(code),
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -2,7 +2,7 @@
 
 use super::{NONE, UNCORRECTABLE, device_of_mount, reach_mount_of, show};
 use crate::commands::companions::with_wanted;
-use crate::commands::detached;
+use crate::commands::detached::{self, Beginning};
 use crate::commands::mount_options::MountOptions;
 use crate::commands::place::open_devices_to_write;
 use crate::commands::pool::open_filesystem;
@@ -205,8 +205,13 @@ fn in_background(options: &RunOptions, job: &ScrubJob, mount: &Reach) -> Result<
         }
         command.arg("--").args(&options.paths);
         let mut has_begun = |process| Ok(is_scrubbed_by(mount, &state_directory(), process)?);
-        if let Some(code) = detached::start(&mut command, &mut has_begun)? {
-            return Ok(code);
+        match detached::start(&mut command, &mut has_begun)? {
+            Beginning::Seen => {}
+            Beginning::NotSeen => tracing::warn!(
+                "{}: the scrub has begun, and the kernel was not seen at work on it yet: `brindle scrub status` tells",
+                options.paths[0].display()
+            ),
+            Beginning::Failed(code) => return Ok(code),
         }
     }
     let mut out = output::stdout();
