@@ -84,7 +84,7 @@ mod tests {
         assert!(matches!(found, Ok(Beginning::NotSeen)), "{found:?}");
         let pid = rustix::process::Pid::from_raw(i32::try_from(id).expect("a process")).expect("a process");
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it goes on");
-        let seen = start_within(&mut Command::new("sleep").arg("0.1"), &mut |_| Ok(true), Duration::ZERO);
+        let seen = start_within(Command::new("sleep").arg("0.1"), &mut |_| Ok(true), Duration::ZERO);
         assert!(matches!(seen, Ok(Beginning::Seen)), "{seen:?}");
         let ended = start_within(&mut Command::new("true"), &mut |_| Ok(false), Duration::from_secs(60));
         assert!(matches!(ended, Ok(Beginning::Seen)), "{ended:?}");
