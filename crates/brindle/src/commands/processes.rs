@@ -5,6 +5,11 @@ use brindle_uapi::mount_table::Mount;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+/// Time in which the processes that can be looked at are.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The other processes of this program that have a device open.
 pub(crate) fn holders(device: &Path) -> Option<Vec<u32>> {
@@ -15,9 +20,7 @@ pub(crate) fn holders(device: &Path) -> Option<Vec<u32>> {
 /// Other processes of this program, as far as we may look.
 fn servers() -> impl Iterator<Item = u32> {
     let own = fs::read_to_string("/proc/self/comm").unwrap_or_default();
-    let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    numbers.filter(move |process| {
+    numbers().filter(move |process| {
         let comm = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
         *process != std::process::id() && !own.is_empty() && comm == own
     })
@@ -37,17 +40,34 @@ pub(crate) fn may_serve(processes: &[u32], mount: &Mount) -> bool {
 }
 
 /// Returns true if a live process is seen to serve a mount. Where the kernel does not show the connections, any mount of this program
-/// counts as that.
+/// counts as that. A process that waits in execve(2), as for the close of a file on that mount, can't be looked at, and is no server.
 pub(crate) fn is_served(mount: &Mount) -> bool {
-    let own = program("self");
-    let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    numbers.any(|process| {
-        connections(process).any(|number| match number {
-            Some(number) => Some(number) == mount.connection(),
-            None => own.is_some() && program(&process.to_string()) == own,
-        })
+    let (own, sought) = (program("self"), mount.connection());
+    let (seen, answers) = channel();
+    for process in numbers() {
+        let (own, seen) = (own.clone(), seen.clone());
+        // One that waits is left behind.
+        std::thread::spawn(move || seen.send(serves(process, sought, own.as_deref())));
+    }
+    drop(seen);
+    let end = Instant::now() + PATIENCE;
+    let mut answers =
+        std::iter::from_fn(|| answers.recv_timeout(end.saturating_duration_since(Instant::now())).ok());
+    answers.any(|serves| serves)
+}
+
+/// Returns true if a process serves the connection that is sought, or where that is not shown, if it runs the program `own`.
+fn serves(process: u32, sought: Option<u32>, own: Option<&str>) -> bool {
+    connections(process).any(|number| match number {
+        Some(number) => Some(number) == sought,
+        None => own.is_some() && program(&process.to_string()).as_deref() == own,
     })
+}
+
+/// The numbers of all processes that we see.
+fn numbers() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// The path of a process's program, also of one that was replaced by another version.

@@ -9,7 +9,7 @@
 
 use super::panic;
 use brindle_fuse::MountHandle;
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setsid};
+use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal, setsid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::ffi::{CStr, OsStr, OsString};
@@ -47,7 +47,7 @@ fn try_to_start(handle: &MountHandle) -> io::Result<()> {
     panic::aborts(abort);
     let (started, has_started) = channel();
     std::thread::Builder::new().name("guard".to_owned()).spawn(move || {
-        let numbers = [rustix::process::getpid(), rustix::thread::gettid()].map(|id| id.to_string());
+        let numbers = [getpid(), rustix::thread::gettid()].map(|id| id.to_string());
         let spawned = command.args(numbers).arg(place).spawn();
         drop(command);
         match spawned {
@@ -74,16 +74,11 @@ pub(crate) fn run(arguments: &[OsString]) -> Option<ExitCode> {
 }
 
 fn guard(parent: &Parent) -> io::Result<()> {
-    // Both are for those that look on.
-    rustix::thread::set_name(NAME).ok();
     setsid().ok();
     let mut signals = Signals::new([SIGUSR1, SIGTERM, SIGINT, SIGHUP, SIGQUIT])?;
     set_parent_process_death_signal(Some(Signal::USR1))?;
-    // A server that is not seen, as in a PID namespace that has another /proc, is not known to end: an abort while it lives would lose
-    // what was written.
-    if parent.is_gone() {
-        return Ok(());
-    }
+    // For those that look on: it tells also that signals do not end it any more.
+    rustix::thread::set_name(NAME).ok();
     while !parent.ends_within(LOOK) {
         while !signals.wait().any(|signal| signal == SIGUSR1) {}
     }
@@ -95,14 +90,15 @@ fn guard(parent: &Parent) -> io::Result<()> {
 /// The thread of the server that is the parent of the guard.
 struct Parent {
     server: Pid,
-    directory: PathBuf,
+    /// Its directory in /proc.
+    thread: PathBuf,
 }
 
 impl Parent {
     fn new(numbers: &[OsString]) -> Option<Self> {
         let number = |at: usize| Pid::from_raw(numbers.get(at)?.to_str()?.parse().ok()?);
         let (server, thread) = (number(0)?, number(1)?);
-        Some(Self { server, directory: PathBuf::from(format!("/proc/{server}/task/{thread}")) })
+        Some(Self { server, thread: PathBuf::from(format!("/proc/{server}/task/{thread}")) })
     }
 
     /// Waits for its end; false if that has not come in this time.
@@ -117,11 +113,18 @@ impl Parent {
         true
     }
 
-    /// Returns true if it has ended. Where there is no /proc, it has while none of the server is left.
+    /// Returns true if it has ended. Where the server can't be seen, it has while none of the server is left: an abort while it lives
+    /// would lose what was written.
     fn is_gone(&self) -> bool {
-        let is_seen = |path: &Path| path.exists();
-        getppid() != Some(self.server) || is_seen(Path::new("/proc/self")) && !is_seen(&self.directory)
+        let process = format!("/proc/{}", self.server);
+        getppid() != Some(self.server)
+            || sees_own_processes() && Path::new(&process).exists() && !self.thread.exists()
     }
+}
+
+/// Returns true if there is a /proc, and it is that of our PID namespace.
+fn sees_own_processes() -> bool {
+    std::fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() == getpid().to_string().as_str())
 }
 
 #[cfg(test)]
@@ -135,7 +138,7 @@ mod tests {
         assert!(!parent(own.to_string()).ends_within(PAUSE));
         let other = rustix::thread::gettid().to_string();
         assert!(parent(other).is_gone(), "it is none of the parent's");
-        let stranger = rustix::process::getpid().to_string();
+        let stranger = getpid().to_string();
         let stranger = Parent::new(&[stranger.clone().into(), stranger.into()]).expect("numbers");
         assert!(stranger.is_gone(), "the parent has this number no more");
     }
