@@ -316,7 +316,9 @@ mod tests {
         let store = cluster.start_store().expect("it starts again");
         let error =
             cluster.measure("read", "seq", &options).expect_err("the store knows its checksum").to_string();
-        assert!(error.starts_with("rados bench seq: ") && error.contains("timed out"), "{error}");
+        // Ceph's client is known to crash as it gives up.
+        let is_given_up = error.contains("timed out") || error.contains("signal");
+        assert!(error.starts_with("rados bench seq: ") && is_given_up, "{error}");
         let processes = [store.id(), monitor.id()];
         drop((store, monitor));
         for process in processes {
