@@ -1,7 +1,9 @@
 //! The calls themselves, by the table of ioctls: the type of the argument and its direction are those of the row.
 #![expect(unsafe_code, reason = "the only way to an ioctl; the module has all of it")]
 
-use brindle_uapi::message::{INHERIT_QGROUPS, KernelSend, VolumeArgumentsV2, inherited_groups};
+use brindle_uapi::message::{
+    INHERIT_QGROUPS, KernelEncodedWrite, KernelSend, VolumeArgumentsV2, inherited_groups,
+};
 use brindle_uapi::verb::{Direction, Verb};
 use rustix::io::Result;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl};
@@ -50,7 +52,7 @@ pub(crate) fn update_with_room<V: Verb<Answer = <V as Verb>::Told>>(
 pub(crate) fn ask<V: Verb>(file: &OwnedFd, value: &mut V::Told) -> Result<i32> {
     const { assert!(fits::<V, V::Told>(Direction::Tells)) };
     // SAFETY: by its number the ioctl reads as many bytes, and all of them are initialised. No argument has an address in it,
-    // but those of `set_with_groups` and `send_with_sources`.
+    // but those of `set_with_groups`, `send_with_sources` and `write_encoded`.
     unsafe { ioctl(file, Exchange::<V>::new(value)) }
 }
 
@@ -89,6 +91,20 @@ pub(crate) fn send_with_sources<V: Verb<Told = KernelSend>>(
     value.sources = sources.as_ptr().expose_provenance() as u64;
     // SAFETY: by its number the ioctl reads as many bytes, all of them initialised; and as many ids of the sources, which outlive
     // the call, as there are.
+    unsafe { ioctl(file, Exchange::<V>::new(&mut value)) }.map(|_| ())
+}
+
+/// Writes encoded contents into a file.
+pub(crate) fn write_encoded<V: Verb<Told = KernelEncodedWrite>>(
+    file: &OwnedFd,
+    mut value: KernelEncodedWrite,
+    contents: &[u8],
+) -> Result<()> {
+    const { assert!(fits::<V, V::Told>(Direction::Tells)) };
+    let piece = [contents.as_ptr().expose_provenance(), contents.len()];
+    value.pieces = [piece.as_ptr().expose_provenance() as u64, 1];
+    // SAFETY: by its number the ioctl reads as many bytes, all of them initialised; one piece, which is an address and a length as
+    // an `iovec` is; and no more of the contents, which outlive the call, than that length.
     unsafe { ioctl(file, Exchange::<V>::new(&mut value)) }.map(|_| ())
 }
 

@@ -11,7 +11,9 @@ use brindle_uapi::message::{
 use brindle_uapi::{mount_table, verb};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -210,6 +212,13 @@ impl Mounted {
             Err(error) if error.is_end_of_server() => Err(ControlError::server_ended(path)),
             Err(_) => Err(ControlError::NotBtrfs(path.to_owned())),
         }
+    }
+
+    /// Opens a directory of this directory of the kernel's mount, through no link.
+    pub(crate) fn within(&self, name: &[u8]) -> Result<Self, ControlError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = self.explain("open", rustix::fs::openat(&self.file, name, flags, Mode::empty()))?;
+        Ok(Self { file, path: self.path.join(OsStr::from_bytes(name)), kind: self.kind })
     }
 
     /// By what path it was opened.

@@ -14,6 +14,7 @@ mod defragment;
 pub mod devices;
 pub mod extents;
 pub mod health;
+pub mod kernel_receive;
 mod kernel_send;
 mod log;
 mod mounts;

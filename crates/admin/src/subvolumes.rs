@@ -28,6 +28,8 @@ pub struct SubvolumeFacts {
     pub uuids: [Uuid; 3],
     /// The last transaction that changed it.
     pub generation: u64,
+    /// The last transaction that changed what is in it.
+    pub contents_generation: u64,
     /// Transactions of creation, of sending, of receiving.
     pub transactions: [u64; 3],
     /// Seconds since 1970 of creation, of sending, of receiving.
@@ -120,7 +122,7 @@ impl SubvolumeFacts {
         let info = mounted.subvolume()?;
         let name = text(&info.name).to_vec();
         let [_, created, sent, received] = info.times.map(|time| time.seconds as i64);
-        let [_, otransid, stransid, rtransid] = info.transactions;
+        let [ctransid, otransid, stransid, rtransid] = info.transactions;
         Ok(Self {
             id: info.id,
             parent: Some(info.parent).filter(|parent| *parent != 0),
@@ -130,6 +132,7 @@ impl SubvolumeFacts {
             is_read_only: RootFlags::from_bits_retain(info.flags).contains(RootFlags::RDONLY),
             uuids: [Uuid(info.uuid), Uuid(info.parent_uuid), Uuid(info.received_uuid)],
             generation: info.generation,
+            contents_generation: ctransid,
             transactions: [otransid, stransid, rtransid],
             times: [created, sent, received],
         })
@@ -147,6 +150,7 @@ impl SubvolumeFacts {
             is_read_only: flags.contains(RootFlags::RDONLY),
             uuids: [item.uuid, item.parent_uuid, item.received_uuid],
             generation: item.generation.get(),
+            contents_generation: item.ctransid.get(),
             transactions: [item.otransid, item.stransid, item.rtransid].map(Generation::get),
             times: [&item.otime, &item.stime, &item.rtime].map(seconds),
         }

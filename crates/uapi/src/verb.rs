@@ -4,13 +4,14 @@
 //! the pace, and the effect. A new verb is a row here and a handler in the server's table (`fuse/src/operations/verbs.rs`).
 
 use crate::message::{
-    Balance, BalanceReport, BalanceStart, ClassesRequest, CommitsReport, ContentsPart, DefragmentPiece,
-    DeviceInfo, DeviceReport, DeviceStart, DeviceStatistics, ExtendedFlags, FilesystemInfo, HintRequest,
-    InodeLookup, KernelDefragment, KernelReplace, KernelScrub, KernelSend, Label, LogReport, QgroupAssign,
-    QgroupCreate, QgroupLimits, QuotaControl, QuotaRescan, ReadOnlyReason, ReadsPage, ReceiveStart,
-    RecordPage, ScrubLimit, ScrubPage, ScrubStart, SendStart, ServerInfo, Setting, SnapshotRequest,
-    SpaceList, SpacePage, SubvolumeInfo, SubvolumePage, TrafficPage, TreeSearch, TrimRange, VolumeArguments,
-    VolumeArgumentsV2, WriteBackReport, WriteBackRequest,
+    Balance, BalanceReport, BalanceStart, ClassesRequest, CloneRange, CommitsReport, ContentsPart,
+    DefragmentPiece, DeviceInfo, DeviceReport, DeviceStart, DeviceStatistics, ExtendedFlags, FilesystemInfo,
+    HintRequest, InodeLookup, KernelDefragment, KernelEncodedWrite, KernelReceived, KernelReplace,
+    KernelScrub, KernelSend, Label, LogReport, QgroupAssign, QgroupCreate, QgroupLimits, QuotaControl,
+    QuotaRescan, ReadOnlyReason, ReadsPage, ReceiveStart, RecordPage, ScrubLimit, ScrubPage, ScrubStart,
+    SendStart, ServerInfo, Setting, SnapshotRequest, SpaceList, SpacePage, SubvolumeInfo, SubvolumePage,
+    TrafficPage, TreeSearch, TrimRange, VolumeArguments, VolumeArgumentsV2, WriteBackReport,
+    WriteBackRequest,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -318,6 +319,12 @@ verbs! {
     DefragmentRange: btrfs(16), Tells(KernelDefragment), Kernel, Judged, Slow, Change;
     /// Sends the subvolume, and returns at the end (`BTRFS_IOC_SEND`).
     SendSubvolume: btrfs(38), Tells(KernelSend), Kernel, Administrator, Slow, Nothing;
+    /// Marks a subvolume as received.
+    MarkReceived: btrfs(37), Exchanges(KernelReceived), Kernel, Judged, Slow, Subvolume;
+    /// Shares a range of another file.
+    ShareRange: btrfs(13), Tells(CloneRange), Kernel, Judged, Slow, Change;
+    /// Writes contents that are encoded.
+    WriteEncoded: btrfs(64), Tells(KernelEncodedWrite), Kernel, Administrator, Slow, Change;
     /// Begins the replacement of a device, which returns at the end, ends it, or tells its state.
     ReplaceDevice: btrfs(53), Exchanges(KernelReplace), Kernel, Administrator, Slow, Nothing;
 
@@ -415,6 +422,8 @@ const _: () = assert!(ControlQuotas::ROW.number == 0xc010_9428 && AssignQgroup::
 const _: () = assert!(CreateQgroup::ROW.number == 0x4010_942a && LimitQgroup::ROW.number == 0x8030_942b);
 const _: () = assert!(RescanQuotas::ROW.number == 0x4040_942c && FollowRescan::ROW.number == 0x8040_942d);
 const _: () = assert!(FollowBalance::ROW.number == 0x8400_9422 && SendSubvolume::ROW.number == 0x4048_9426);
+const _: () = assert!(MarkReceived::ROW.number == 0xc0c8_9425 && ShareRange::ROW.number == 0x4020_940d);
+const _: () = assert!(WriteEncoded::ROW.number == 0x4080_9440);
 
 #[cfg(test)]
 mod tests {

@@ -1,17 +1,13 @@
 //! Commands that change the contents of files.
 
+use super::encoded::decode;
 use super::error::ReceiveProblem;
 use super::known::Known;
 use super::path;
 use super::subvolume::{Incoming, Opened};
-use brindle_fs::{
-    AllocateMode, AttributeChange, Compression, FileType, InodeId, OpenFile, RangePair, decompress,
-};
-use brindle_ondisk::{to_u64, to_usize};
+use brindle_fs::{AllocateMode, AttributeChange, FileType, InodeId, OpenFile, RangePair};
+use brindle_ondisk::to_u64;
 use brindle_stream::{Command, EncodedWrite, Origin};
-
-/// Longest contents of a compressed extent, in bytes.
-const DECODED_BYTES_MAX: u64 = 128 << 10;
 
 /// Modes of fallocate(2), and what they are here.
 const ALLOCATE_MODES: [(u32, AllocateMode); 5] = [
@@ -63,25 +59,7 @@ impl Incoming<'_> {
     }
 
     fn write_encoded(&mut self, write: &EncodedWrite<'_>) -> Result<(), ReceiveProblem> {
-        let refuse = |why| Err(ReceiveProblem::Lengths(why));
-        if write.encryption != 0 {
-            return Err(ReceiveProblem::Encoding { what: "encryption", found: write.encryption });
-        }
-        if write.decoded_length > DECODED_BYTES_MAX {
-            return refuse("an extent that is longer than any");
-        }
-        let end = write.decoded_offset.checked_add(write.length);
-        let Some(end) = end.filter(|end| *end <= write.decoded_length) else {
-            return refuse("a part beyond the extent");
-        };
-        let mut decoded = vec![0; to_usize(write.decoded_length)];
-        let (algorithm, sector) = algorithm(write.compression)?;
-        if algorithm == Compression::None && to_u64(write.data.len()) != write.decoded_length {
-            return refuse("plain contents of another length");
-        }
-        decompress(algorithm, write.data, &mut decoded, sector)?;
-        let part = &decoded[to_usize(write.decoded_offset)..to_usize(end)];
-        self.write(write.path, write.offset, part)
+        self.write(write.path, write.offset, &decode(write)?)
     }
 
     /// Root of the subvolume that is cloned from: an earlier one, or the one that is being received.
@@ -152,15 +130,4 @@ impl Incoming<'_> {
             None => Ok(()),
         }
     }
-}
-
-/// The algorithm of a number (`BTRFS_ENCODED_IO_COMPRESSION_*`), and the sector size of its sender.
-fn algorithm(number: u32) -> Result<(Compression, usize), ReceiveProblem> {
-    Ok(match number {
-        0 => (Compression::None, 4096),
-        1 => (Compression::Zlib, 4096),
-        2 => (Compression::Zstd, 4096),
-        3..=7 => (Compression::Lzo, 4096 << (number - 3)),
-        found => return Err(ReceiveProblem::Encoding { what: "compression", found }),
-    })
 }

@@ -55,6 +55,9 @@ pub enum ReceiveProblem {
     /// The filesystem refuses it, or fails.
     #[error(transparent)]
     Filesystem(#[from] FsError),
+    /// The system refuses it, or fails.
+    #[error(transparent)]
+    System(#[from] std::io::Error),
     /// A path that would leave the subvolume, or is none.
     #[error("the path {} {why}", String::from_utf8_lossy(.path))]
     Path {

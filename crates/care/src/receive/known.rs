@@ -17,10 +17,10 @@ impl Known {
         if let Some((known, _)) = self.0.get(&key) {
             return Ok(*known);
         }
-        let found = choose(&filesystem.subvolumes()?, wanted)?;
+        let found = choose(&states(filesystem)?, wanted)?;
         let hold = filesystem.hold_subvolume(found)?.ok_or(ReceiveProblem::Writable(wanted.uuid))?;
         // It may have been another one until it was held.
-        if choose(&filesystem.subvolumes()?, wanted)? != found {
+        if choose(&states(filesystem)?, wanted)? != found {
             return Err(ReceiveProblem::Writable(wanted.uuid));
         }
         self.0.insert(key, (found, hold));
@@ -28,20 +28,50 @@ impl Known {
     }
 }
 
-fn choose(subvolumes: &[Subvolume], wanted: Origin) -> Result<RootId, ReceiveProblem> {
+fn states(filesystem: &Filesystem) -> Result<Vec<SourceState>, ReceiveProblem> {
+    Ok(filesystem.subvolumes()?.iter().map(SourceState::from).collect())
+}
+
+/// State of a subvolume that a stream may build on.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceState {
+    /// Its id.
+    pub id: RootId,
+    /// Its own UUID, and the transaction that changed it last.
+    pub own: Origin,
+    /// The UUID that it was received under, and the transaction that the sender told.
+    pub received: Origin,
+    /// True if it can't be written.
+    pub is_read_only: bool,
+}
+
+impl From<&Subvolume> for SourceState {
+    fn from(one: &Subvolume) -> Self {
+        Self {
+            id: one.id,
+            own: Origin { uuid: one.uuid, transid: one.changed_generation },
+            received: Origin { uuid: one.received_uuid, transid: one.sent_generation },
+            is_read_only: one.is_read_only(),
+        }
+    }
+}
+
+/// The subvolume, of those that there are, that is what the sender knows.
+///
+/// # Errors
+/// None is.
+pub fn choose(subvolumes: &[SourceState], wanted: Origin) -> Result<RootId, ReceiveProblem> {
     let mut problem = ReceiveProblem::NoSource(wanted);
     if wanted.uuid.is_nil() {
         return Err(problem);
     }
-    let received = subvolumes.iter().filter(|one| one.received_uuid == wanted.uuid);
-    let received = received.map(|one| (one, one.sent_generation));
-    let itself = subvolumes.iter().filter(|one| one.uuid == wanted.uuid);
-    let itself = itself.map(|one| (one, one.changed_generation));
-    for (one, transid) in received.chain(itself) {
-        if !one.is_read_only() {
+    let received = subvolumes.iter().map(|one| (one, one.received));
+    let itself = subvolumes.iter().map(|one| (one, one.own));
+    for (one, known) in received.chain(itself).filter(|(_, known)| known.uuid == wanted.uuid) {
+        if !one.is_read_only {
             problem = ReceiveProblem::Writable(wanted.uuid);
-        } else if transid != wanted.transid {
-            problem = ReceiveProblem::OtherState { wanted, found: transid };
+        } else if known.transid != wanted.transid {
+            problem = ReceiveProblem::OtherState { wanted, found: known.transid };
         } else {
             return Ok(one.id);
         }

@@ -2,7 +2,7 @@
 //!
 //! The walk: [`receive`] reads commands, one after the other ([`brindle_stream`]). The first makes a subvolume, empty or a snapshot of
 //! one that is there (`known.rs` finds it by UUID); each further one is an operation of [`Filesystem`] on it (`names.rs`, `contents.rs`), some
-//! joined with the one before (`join.rs`).
+//! joined with the one before (`join.rs`). [`receive_into`] does the same at another [`Destination`].
 //! Paths are resolved from the root of the subvolume, and never leave it (`path.rs`). A thread beside writes contents back meanwhile
 //! (`flusher.rs`). The end makes all durable, the subvolume
 //! read-only and known by its UUID, in one transaction ([`Filesystem::finish_received`]).
@@ -14,6 +14,8 @@
 //! is made in it are removed again: the stream tells which there are.
 
 mod contents;
+mod destination;
+mod encoded;
 mod error;
 mod flusher;
 mod join;
@@ -21,21 +23,24 @@ mod known;
 mod names;
 mod path;
 mod pending;
+mod pool;
 mod source;
 mod subvolume;
 
+pub use destination::{Begun, Destination, Tell};
+pub use encoded::decode;
 pub use error::{CommandError, ReceiveError, ReceiveFailure, ReceiveProblem};
+pub use known::{SourceState, choose};
+pub use path::{PathParts, check_name, check_path, split};
 
 use crate::job::Control;
 use brindle_fs::{Filesystem, InodeId, RootId};
-use brindle_ondisk::to_usize;
 use brindle_stream::{Command, Placed, StreamError, StreamReader};
 use flusher::Flusher;
-use known::Known;
+use pool::PoolDestination;
 use source::Source;
 use std::io::{BufRead, Read};
 use std::thread;
-use subvolume::Incoming;
 
 /// Options of receiving.
 #[derive(Clone, Copy, Debug)]
@@ -90,24 +95,36 @@ pub fn receive(
     options: &ReceiveOptions,
     observer: ReceiveObserver<'_>,
 ) -> Result<u64, ReceiveError> {
-    let mut reader = StreamReader::new(Source::new(source)).map_err(outside)?;
     let _bypass = filesystem.pool().volume().bypass_caches();
     thread::scope(|threads| {
-        let (known, flusher) = (Known::default(), Flusher::start(threads, filesystem));
-        let mut receiver =
-            Receiver { filesystem, directory, options, observer, known, flusher, failures: 0, received: 0 };
-        loop {
-            receiver.stream(&mut reader)?;
-            if options.one_stream {
-                break;
-            }
-            match reader.next_stream().map_err(outside)? {
-                Some(next) => reader = next,
-                None => break,
-            }
-        }
-        Ok(receiver.received)
+        let flusher = Flusher::start(threads, filesystem);
+        receive_into(&mut PoolDestination::new(filesystem, directory, flusher), source, options, observer)
     })
+}
+
+/// The same at another destination.
+///
+/// # Errors
+/// Those of [`receive`].
+pub fn receive_into<D: Destination>(
+    destination: &mut D,
+    source: impl Read,
+    options: &ReceiveOptions,
+    observer: ReceiveObserver<'_>,
+) -> Result<u64, ReceiveError> {
+    let mut reader = StreamReader::new(Source::new(source)).map_err(outside)?;
+    let mut receiver = Receiver { destination, options, observer, failures: 0, received: 0 };
+    loop {
+        receiver.stream(&mut reader)?;
+        if options.one_stream {
+            break;
+        }
+        match reader.next_stream().map_err(outside)? {
+            Some(next) => reader = next,
+            None => break,
+        }
+    }
+    Ok(receiver.received)
 }
 
 fn outside(error: StreamError) -> ReceiveError {
@@ -115,23 +132,28 @@ fn outside(error: StreamError) -> ReceiveError {
 }
 
 /// State of receiving.
-struct Receiver<'r> {
-    filesystem: &'r Filesystem,
-    directory: InodeId,
+struct Receiver<'r, D> {
+    destination: &'r mut D,
     options: &'r ReceiveOptions,
     observer: ReceiveObserver<'r>,
-    known: Known,
-    flusher: Flusher,
     failures: u64,
     received: u64,
 }
 
-impl<'r> Receiver<'r> {
+/// The subvolume that is being received.
+struct Current<I> {
+    incoming: I,
+    /// Number of its commands that failed.
+    failures: u64,
+}
+
+impl<D: Destination> Receiver<'_, D> {
     /// Receives one stream, to its end command.
     fn stream<R: BufRead>(&mut self, reader: &mut StreamReader<R>) -> Result<(), ReceiveError> {
         let mut current = None;
         self.commands(reader, &mut current).map_err(|failure| {
-            let incomplete = current.map(Incoming::abandon);
+            let incomplete =
+                current.map(|current: Current<D::Incoming>| self.destination.abandon(current.incoming));
             ReceiveError { failure, incomplete }
         })
     }
@@ -139,7 +161,7 @@ impl<'r> Receiver<'r> {
     fn commands<R: BufRead>(
         &mut self,
         reader: &mut StreamReader<R>,
-        current: &mut Option<Incoming<'r>>,
+        current: &mut Option<Current<D::Incoming>>,
     ) -> Result<(), ReceiveFailure> {
         loop {
             let end = reader.offset();
@@ -157,16 +179,19 @@ impl<'r> Receiver<'r> {
             }
             let done = match current {
                 _ if command == Command::End => return Ok(()),
-                _ if begins => self.begin(&command)?.map(|incoming| *current = Some(incoming)),
-                Some(incoming) => incoming.apply(&placed, &mut self.known),
+                _ if begins => {
+                    self.begin(&command)?.map(|incoming| *current = Some(Current { incoming, failures: 0 }))
+                }
+                Some(current) => self.destination.apply(&mut current.incoming, &placed),
                 None => Err(ReceiveProblem::NoSubvolume),
             };
             match (done, &current) {
                 (Err(problem), _) => self.failed(at(&placed, problem), current.as_mut())?,
-                (Ok(()), Some(incoming)) if begins => {
-                    self.tell(&ReceiveEvent::Begun(&incoming.received()))?;
+                (Ok(()), Some(current)) if begins => {
+                    let begun = self.destination.received(&current.incoming);
+                    self.tell(&ReceiveEvent::Begun(&begun))?;
                 }
-                (Ok(()), _) => self.flusher.note_written(content_bytes(&placed.command)),
+                (Ok(()), _) => {}
             }
         }
     }
@@ -175,40 +200,34 @@ impl<'r> Receiver<'r> {
     fn join(
         &mut self,
         next: &Command<'_>,
-        current: &mut Option<Incoming<'r>>,
+        current: &mut Option<Current<D::Incoming>>,
     ) -> Result<bool, ReceiveFailure> {
-        let Some(incoming) = current else { return Ok(false) };
-        match incoming.join(next) {
+        let Some(current) = current else { return Ok(false) };
+        match self.destination.join(&mut current.incoming, next) {
             Ok(is_done) => Ok(is_done),
-            Err(error) => self.failed(error, Some(incoming)).map(|()| false),
+            Err(error) => self.failed(error, Some(current)).map(|()| false),
         }
     }
 
-    /// Makes a subvolume. The observer knows its id before anything shows it.
-    fn begin(
-        &mut self,
-        command: &Command<'_>,
-    ) -> Result<Result<Incoming<'r>, ReceiveProblem>, ReceiveFailure> {
-        let id = match self.filesystem.reserve_subvolume_id() {
-            Ok(id) => id,
-            Err(error) => return Ok(Err(error.into())),
-        };
-        self.tell(&ReceiveEvent::Reserved(id.id()))?;
-        Ok(Incoming::begin(self.filesystem, self.directory, &mut self.known, command, id))
+    /// Makes a subvolume. The observer knows its id, where that is chosen before, before anything shows it.
+    fn begin(&mut self, command: &Command<'_>) -> Begun<D::Incoming> {
+        let observer = &mut *self.observer;
+        let tell = &mut |id| told(observer(&ReceiveEvent::Reserved(id)));
+        self.destination.begin(command, tell)
     }
 
     /// Ends the subvolume that is being received, if there is one.
     fn finish(
         &mut self,
         placed: &Placed<'_>,
-        current: &mut Option<Incoming<'r>>,
+        current: &mut Option<Current<D::Incoming>>,
     ) -> Result<(), ReceiveFailure> {
-        let Some(incoming) = current else { return Ok(()) };
-        if incoming.failures > 0 {
-            return Err(ReceiveFailure::Failures(incoming.failures));
+        let Some(Current { incoming, failures }) = current else { return Ok(()) };
+        if *failures > 0 {
+            return Err(ReceiveFailure::Failures(*failures));
         }
-        incoming.finish().map_err(|problem| at(placed, problem))?;
-        let received = incoming.received();
+        self.destination.finish(incoming).map_err(|problem| at(placed, problem))?;
+        let received = self.destination.received(incoming);
         *current = None;
         self.received += 1;
         self.tell(&ReceiveEvent::Finished(&received))
@@ -218,29 +237,24 @@ impl<'r> Receiver<'r> {
     fn failed(
         &mut self,
         error: Box<CommandError>,
-        current: Option<&mut Incoming<'r>>,
+        current: Option<&mut Current<D::Incoming>>,
     ) -> Result<(), ReceiveFailure> {
         self.failures += 1;
         let is_last = self.options.errors_max != 0 && self.failures >= self.options.errors_max;
-        let Some(incoming) = current.filter(|_| !is_last) else { return Err(error.into()) };
-        incoming.failures += 1;
+        let Some(current) = current.filter(|_| !is_last) else { return Err(error.into()) };
+        current.failures += 1;
         self.tell(&ReceiveEvent::Failed(&error))
     }
 
     fn tell(&mut self, event: &ReceiveEvent<'_>) -> Result<(), ReceiveFailure> {
-        match (self.observer)(event) {
-            Control::Continue => Ok(()),
-            Control::Pause | Control::Cancel => Err(ReceiveFailure::Cancelled),
-        }
+        told((self.observer)(event))
     }
 }
 
-/// Bytes of contents that a command brings.
-fn content_bytes(command: &Command<'_>) -> usize {
-    match command {
-        Command::Write { data, .. } => data.len(),
-        Command::EncodedWrite(write) => to_usize(write.length),
-        _ => 0,
+fn told(answer: Control) -> Result<(), ReceiveFailure> {
+    match answer {
+        Control::Continue => Ok(()),
+        Control::Pause | Control::Cancel => Err(ReceiveFailure::Cancelled),
     }
 }
 

@@ -4,26 +4,35 @@ use super::error::ReceiveProblem;
 use brindle_fs::{FileType, Filesystem, FsError, InodeId, ObjectId};
 
 /// The directory and the last name of a path.
-pub(super) struct Split<'p> {
-    pub(super) directory: &'p [u8],
-    pub(super) name: &'p [u8],
+#[derive(Clone, Copy, Debug)]
+pub struct PathParts<'p> {
+    /// Path of the directory; empty of the root.
+    pub directory: &'p [u8],
+    /// The name in it.
+    pub name: &'p [u8],
 }
 
 /// Splits a path that names something other than the root.
-pub(super) fn split(path: &[u8]) -> Result<Split<'_>, ReceiveProblem> {
-    check(path)?;
+///
+/// # Errors
+/// A path that could lead out of the subvolume, or that of its root.
+pub fn split(path: &[u8]) -> Result<PathParts<'_>, ReceiveProblem> {
+    check_path(path)?;
     let refuse = |why| ReceiveProblem::Path { path: path.to_vec(), why };
     if path.is_empty() {
         return Err(refuse("is the root of the subvolume"));
     }
     Ok(match path.iter().rposition(|byte| *byte == b'/') {
-        Some(at) => Split { directory: &path[..at], name: &path[at + 1..] },
-        None => Split { directory: b"", name: path },
+        Some(at) => PathParts { directory: &path[..at], name: &path[at + 1..] },
+        None => PathParts { directory: b"", name: path },
     })
 }
 
 /// Refuses a path that could lead out of the subvolume.
-fn check(path: &[u8]) -> Result<(), ReceiveProblem> {
+///
+/// # Errors
+/// An absolute path, an empty name, `.`, `..` or NUL.
+pub fn check_path(path: &[u8]) -> Result<(), ReceiveProblem> {
     let refuse = |why| Err(ReceiveProblem::Path { path: path.to_vec(), why });
     if path.is_empty() {
         return Ok(());
@@ -43,8 +52,11 @@ fn check(path: &[u8]) -> Result<(), ReceiveProblem> {
 }
 
 /// Refuses a name for a subvolume that is not one name.
-pub(super) fn check_name(name: &[u8]) -> Result<(), ReceiveProblem> {
-    let Split { directory, .. } = split(name)?;
+///
+/// # Errors
+/// A path.
+pub fn check_name(name: &[u8]) -> Result<(), ReceiveProblem> {
+    let PathParts { directory, .. } = split(name)?;
     if !directory.is_empty() {
         return Err(ReceiveProblem::Path { path: name.to_vec(), why: "is not the name of a subvolume" });
     }
@@ -60,7 +72,7 @@ pub(super) struct Found {
 
 /// The inode of a path from a root; symbolic links and other subvolumes are not entered.
 pub(super) fn find(filesystem: &Filesystem, root: InodeId, path: &[u8]) -> Result<Found, ReceiveProblem> {
-    check(path)?;
+    check_path(path)?;
     let mut at = Found { id: root, kind: FileType::Directory };
     for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
         if at.kind != FileType::Directory {
@@ -89,7 +101,7 @@ mod tests {
         for path in [&b"/etc/passwd"[..], b"..", b"a/../../b", b".", b"a/./b", b"a//b", b"a/", b"a\0b"] {
             assert!(matches!(split(path), Err(ReceiveProblem::Path { .. })), "{path:?}");
         }
-        let Split { directory, name } = split(b"a/b/...").expect("a path");
+        let PathParts { directory, name } = split(b"a/b/...").expect("a path");
         assert_eq!((directory, name), (&b"a/b"[..], &b"..."[..]));
         assert!(check_name(b"a/b").is_err() && check_name(b"").is_err() && check_name(b"a").is_ok());
     }

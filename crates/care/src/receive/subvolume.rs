@@ -25,8 +25,6 @@ pub(super) struct Incoming<'f> {
     pub(super) root: InodeId,
     pub(super) name: Vec<u8>,
     pub(super) origin: Origin,
-    /// Number of commands that failed.
-    pub(super) failures: u64,
     pub(super) opened: Option<Opened>,
     pub(super) last_directory: Option<(Vec<u8>, InodeId)>,
     /// The command before, if it waits for the next one.
@@ -62,7 +60,6 @@ impl<'f> Incoming<'f> {
             root,
             name: name.to_vec(),
             origin,
-            failures: 0,
             opened: None,
             last_directory: None,
             pending: None,

@@ -69,6 +69,64 @@ pub const KERNEL_SEND_VERSION: u64 = 1 << 3;
 /// Compressed extents are sent as they lie (`BTRFS_SEND_FLAG_COMPRESSED`).
 pub const KERNEL_SEND_COMPRESSED: u64 = 1 << 4;
 
+/// The mark of a subvolume that was received (`btrfs_ioctl_received_subvol_args`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct KernelReceived {
+    /// UUID that the sender knows it by.
+    pub uuid: [u8; 16],
+    /// Transaction that the sender tells.
+    pub sent_generation: u64,
+    /// Answer: the transaction of the mark.
+    pub received_generation: u64,
+    /// Time of sending: seconds since 1970, nanoseconds; then the answer, that of receiving.
+    pub times: [[u64; 2]; 2],
+    /// None.
+    pub flags: u64,
+    /// Nothing.
+    pub reserved: [u64; 16],
+}
+const _: () = assert!(size_of::<KernelReceived>() == 200);
+
+/// A range of a file that is to be shared with another one (`file_clone_range`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct CloneRange {
+    /// Descriptor of the source.
+    pub source: i64,
+    /// Offset in the source, in bytes.
+    pub source_offset: u64,
+    /// Length, in bytes.
+    pub length: u64,
+    /// Offset in the file that is told, in bytes.
+    pub offset: u64,
+}
+
+/// Contents that are written as they are to lie in an extent (`btrfs_ioctl_encoded_io_args`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct KernelEncodedWrite {
+    /// Address of the list of pieces (`iovec`), and their number.
+    pub pieces: [u64; 2],
+    /// Offset in the file, in bytes.
+    pub offset: u64,
+    /// None.
+    pub flags: u64,
+    /// Number of bytes of the file.
+    pub length: u64,
+    /// Number of bytes that decoding gives.
+    pub decoded_length: u64,
+    /// Offset of the file's bytes in the decoded ones.
+    pub decoded_offset: u64,
+    /// Number of the compression (`BTRFS_ENCODED_IO_COMPRESSION_*`).
+    pub compression: u32,
+    /// Number of the encryption.
+    pub encryption: u32,
+    /// Nothing.
+    pub reserved: [u8; 64],
+}
+const _: () = assert!(size_of::<KernelEncodedWrite>() == 128);
+
 /// A stream to be received into the directory (ours).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

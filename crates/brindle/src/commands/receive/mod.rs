@@ -1,5 +1,5 @@
-//! `brindle receive`: subvolumes from a stream, by [`brindle_care::receive`]: here into devices, or in the server of a mount
-//! (`mount.rs`).
+//! `brindle receive`: subvolumes from a stream, by [`brindle_care::receive`]: here into devices or a mount of the kernel, or in the
+//! server of a mount (`mount.rs`).
 
 mod mount;
 
@@ -11,15 +11,18 @@ use crate::commands::usage::wrong_usage;
 use crate::options::JsonOption;
 use crate::output;
 use anyhow::{Context, Result, bail};
-use brindle_admin::Reach;
+use brindle_admin::kernel_receive::receive_by_kernel;
 use brindle_admin::streams::widen;
+use brindle_admin::{Mounted, Reach};
 use brindle_care::job::Control;
-use brindle_care::receive::{ReceiveError, ReceiveEvent, ReceiveFailure, ReceiveOptions, receive};
+use brindle_care::receive::{
+    ReceiveError, ReceiveEvent, ReceiveFailure, ReceiveObserver, ReceiveOptions, receive,
+};
 use brindle_stream::{Command, StreamReader};
 use clap::Args;
 use serde_json::{Value, json};
 use std::fs::File;
-use std::io::{BufRead, BufReader, IsTerminal, Read, Write, stdin};
+use std::io::{BufRead, BufReader, IsTerminal, Write, stdin};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -53,10 +56,12 @@ EXIT STATUS
 
 /// Receive subvolumes from a stream of `send`
 ///
-/// The stream is one of `btrfs send`, version 1 or 2; on a mount of the kernel, `btrfs receive` receives. Each subvolume of it becomes a
-/// read-only subvolume of the pool, with the contents,
+/// The stream is one of `btrfs send`, version 1 or 2. Each subvolume of it becomes a read-only subvolume of the pool, with the contents,
 /// names, owners, modes, extended attributes and times of the source. It is marked as received, which incremental streams build
 /// on, in one step with its end: a subvolume that has the mark is whole and durable.
+///
+/// Into a mount of the kernel it receives too, by the calls that any program has there (root may): a subvolume that has the mark is
+/// durable, but a crash may leave it writable; times of birth are those of receiving, and compressed contents stay as they come.
 ///
 /// An incremental stream (`send -p`) needs the subvolume that it builds on, unchanged, in the same pool. It is found by its UUID.
 ///
@@ -79,6 +84,9 @@ pub(crate) struct ReceiveCommand {
     /// Print the commands of the stream, and receive nothing
     #[arg(long)]
     dump: bool,
+    /// Decompress contents that come compressed, as a pool of ours does in any case
+    #[arg(long)]
+    force_decompress: bool,
     /// For scripts that are written for btrfs-progs: paths of a stream never lead out of its subvolume
     #[arg(short = 'C', long)]
     chroot: bool,
@@ -92,7 +100,7 @@ pub(crate) struct ReceiveCommand {
     path: PathOption,
     #[command(flatten)]
     json: JsonOption,
-    /// A directory of a mount of brindle, or the devices of a pool that is not mounted
+    /// A directory of a mount, or the devices of a pool that is not mounted
     #[arg(value_name = "DIRECTORY|DEVICE", required_unless_present = "dump")]
     places: Vec<PathBuf>,
 }
@@ -114,19 +122,46 @@ pub(crate) fn run(command: &ReceiveCommand) -> Result<ExitCode> {
         return dump(BufReader::with_capacity(READ_BYTES, source));
     }
     match Reach::of(&command.places)? {
-        Reach::Devices(devices) => on_devices(command, &devices, source),
-        Reach::Kernel(_) => {
-            bail!("this is a mount of the kernel: `btrfs receive` receives there")
-        }
+        Reach::Devices(devices) => on_devices(command, &devices, &source),
+        Reach::Kernel(mounted) => on_kernel(command, &mounted.0, &source),
         Reach::Brindle(mounted) => mount::run(command, &mounted.0, &source),
     }
 }
 
-fn on_devices(command: &ReceiveCommand, devices: &[PathBuf], source: impl Read) -> Result<ExitCode> {
+fn on_devices(command: &ReceiveCommand, devices: &[PathBuf], source: &File) -> Result<ExitCode> {
     let mount = MountOptions::parse(&command.options)?;
     let devices: Vec<PathBuf> = devices.iter().chain(&mount.devices).cloned().collect();
     let filesystem = open_devices_to_write(&devices, &mount)?;
     let directory = command.path.resolve(&filesystem)?;
+    carry_out(command, &mut |options, observer| {
+        let received = receive(&filesystem, directory, source, options, observer);
+        // Also after a failure: subvolumes before it are durable already, and the rest is to be looked at.
+        filesystem.shutdown()?;
+        Ok(received)
+    })
+}
+
+fn on_kernel(command: &ReceiveCommand, mounted: &Mounted, source: &File) -> Result<ExitCode> {
+    refuse_options_of_devices(command)?;
+    carry_out(command, &mut |options, observer| {
+        Ok(receive_by_kernel(mounted, source, command.force_decompress, options, observer))
+    })
+}
+
+/// Refuses what makes sense for devices alone.
+fn refuse_options_of_devices(command: &ReceiveCommand) -> Result<()> {
+    if command.options.is_empty() && command.path.as_bytes() == b"/" {
+        return Ok(());
+    }
+    wrong_usage("-o and -p are for devices: name the directory of the mount".to_owned())
+}
+
+/// Receives in this process; the outer error is one that has nothing to do with the stream.
+type Receive<'r> =
+    &'r mut dyn FnMut(&ReceiveOptions, ReceiveObserver<'_>) -> Result<Result<u64, ReceiveError>>;
+
+/// Receives in this process, and tells of it.
+fn carry_out(command: &ReceiveCommand, receive: Receive<'_>) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
     let options = ReceiveOptions { errors_max: command.max_errors, one_stream: command.one_stream };
     let mut names: Vec<Value> = Vec::new();
@@ -142,9 +177,7 @@ fn on_devices(command: &ReceiveCommand, devices: &[PathBuf], source: impl Read) 
         }
         if stop.is_set() { Control::Cancel } else { Control::Continue }
     };
-    let received = receive(&filesystem, directory, source, &options, &mut observer);
-    // Also after a failure: subvolumes before it are durable already, and the rest is to be looked at.
-    filesystem.shutdown()?;
+    let received = receive(&options, &mut observer)?;
     let failure = received.as_ref().err().map(ToString::to_string);
     sum_up(command, &names, failure.as_deref())?;
     match received {

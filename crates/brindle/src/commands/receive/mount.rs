@@ -1,8 +1,7 @@
 //! Subvolumes, received by the server of a mount.
 
-use super::{READ_BYTES, ReceiveCommand, sum_up, tell};
+use super::{READ_BYTES, ReceiveCommand, refuse_options_of_devices, sum_up, tell};
 use crate::commands::stop::Stop;
-use crate::commands::usage::wrong_usage;
 use crate::output;
 use anyhow::{Context, Error, Result};
 use brindle_admin::Mounted;
@@ -22,9 +21,7 @@ enum Copied {
 
 /// Has the server receive the stream.
 pub(super) fn run(command: &ReceiveCommand, mounted: &Mounted, source: &File) -> Result<ExitCode> {
-    if !command.options.is_empty() || command.path.as_bytes() != b"/" {
-        return wrong_usage("-o and -p are for devices: name the directory of the mount".to_owned());
-    }
+    refuse_options_of_devices(command)?;
     let stop = Stop::on_signals()?;
     let (stream, mut news) = mounted.receive(command.max_errors, command.one_stream)?;
     std::thread::scope(|threads| {
