@@ -37,7 +37,7 @@ impl Place {
     }
 
     /// Shares contents of a file of another subvolume.
-    pub(super) fn clone_range(&mut self, from: &Self, command: &Command<'_>) -> Done {
+    pub(super) fn clone_range(&mut self, from: &mut Self, command: &Command<'_>) -> Done {
         let Command::Clone { path, source_path, .. } = *command else {
             return Err(ReceiveProblem::NoSubvolume);
         };

@@ -43,6 +43,7 @@ impl Place {
             Command::Unlink { path } => self.remove(path, AtFlags::empty()),
             Command::RemoveDirectory { path } => self.remove(path, AtFlags::REMOVEDIR),
             Command::SetXattr { path, name, value } => {
+                self.note_attributes(path);
                 self.set(path, |inode| setxattr(name_of(inode), name, value, XattrFlags::empty()))
             }
             Command::RemoveXattr { path, name } => self.set(path, |inode| {
@@ -73,13 +74,18 @@ impl Place {
     }
 
     fn set(&mut self, path: &[u8], call: impl FnOnce(&OwnedFd) -> Result<(), Errno>) -> Done {
-        let (inode, _) = self.inode(path)?;
-        Ok(call(&inode).map_err(io::Error::from)?)
+        Ok(call(&self.inode(path)?.file).map_err(io::Error::from)?)
     }
 
     /// Makes an inode, without what its directory passes on: the stream tells the attributes that there are.
     fn make(&mut self, path: &[u8], call: impl FnOnce(&OwnedFd, &[u8]) -> Result<(), Errno>) -> Done {
         self.names(path, call)?;
+        if self.passes_on(path)? { self.remove_inherited(path) } else { Ok(()) }
+    }
+
+    /// Removes what a directory has passed on to an inode that was just made.
+    pub(super) fn remove_inherited(&mut self, path: &[u8]) -> Done {
+        self.note_attributes(path);
         self.set(path, |inode| {
             let (place, mut names) = (name_of(inode), vec![0; NAMES_BYTES]);
             let length = listxattr(&place, &mut names)?;
@@ -107,12 +113,9 @@ impl Place {
     }
 
     fn link(&mut self, path: &[u8], target: &[u8]) -> Done {
-        let (inode, kind) = self.inode(target)?;
-        if kind == FileType::Directory {
+        if self.inode(target)?.kind == FileType::Directory {
             return Err(io::Error::from(Errno::ISDIR).into());
         }
-        // By its name: a descriptor is linked for those with a capability alone.
-        drop(inode);
         let (from, name) = self.parts(target)?;
         let (directory, last) = self.parts(path)?;
         Ok(linkat(from, name, directory, last, AtFlags::empty()).map_err(io::Error::from)?)

@@ -79,7 +79,7 @@ impl Destination for KernelMountDestination<'_> {
         match command {
             Command::Clone { source, .. } if source.uuid != incoming.origin.uuid => {
                 let source = self.known.find(self.directory, *source)?;
-                place.clone_range(&Place::new(&source.file)?, command)
+                place.clone_range(&mut Place::new(&source.file)?, command)
             }
             _ => place.change_contents(command, self.decompresses),
         }
@@ -127,11 +127,12 @@ impl KernelMountDestination<'_> {
             _ => return Err(ReceiveProblem::NoSubvolume),
         };
         let subvolume = self.directory.within(name).map_err(told)?;
+        let mut place = Place::new(&subvolume.file)?;
         if matches!(command, Command::Subvolume { .. }) {
             fchmod(&subvolume.file, ROOT_PERMISSIONS).map_err(io::Error::from)?;
+            place.remove_inherited(b"")?;
         }
         let id = RootId::new(subvolume.subvolume().map_err(told)?.id);
-        let place = Place::new(&subvolume.file)?;
         Ok(Incoming { subvolume, id, name: name.to_vec(), origin, place })
     }
 }

@@ -1,7 +1,7 @@
 //! Files of a subvolume on a mount of the kernel, by the paths of a stream.
 
 use brindle_care::receive::{PathParts, ReceiveProblem, check_path, split};
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, listxattr, open, openat2};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
@@ -18,22 +18,40 @@ pub(super) struct Place {
     device: u64,
     opened: Option<(Vec<u8>, File)>,
     directory: Option<(Vec<u8>, OwnedFd)>,
+    /// The inode of the last command, for several are about the same in a row.
+    inode: Option<(Vec<u8>, Inode)>,
+    /// True if the root, in which a stream makes most inodes first, passes attributes on; `None` if that is to be looked up.
+    root_passes_on: Option<bool>,
+}
+
+/// An inode, for calls that need it not opened.
+#[derive(Debug)]
+pub(super) struct Inode {
+    pub(super) file: OwnedFd,
+    pub(super) kind: FileType,
 }
 
 impl Place {
     pub(super) fn new(root: &OwnedFd) -> Result<Self, ReceiveProblem> {
         let root = root.try_clone()?;
         let device = fstat(&root).map_err(io::Error::from)?.st_dev;
-        Ok(Self { root, device, opened: None, directory: None })
+        Ok(Self { root, device, opened: None, directory: None, inode: None, root_passes_on: None })
     }
 
     /// Forgets the file and the directory of the last commands: a path may lead elsewhere from now on.
     pub(super) fn forget(&mut self) {
-        (self.opened, self.directory) = (None, None);
+        (self.opened, self.directory, self.inode) = (None, None, None);
     }
 
-    /// The inode of a path, a symbolic link itself included, for calls that need it not opened; and its type.
-    pub(super) fn inode(&self, path: &[u8]) -> Result<(OwnedFd, FileType), ReceiveProblem> {
+    /// The inode of a path, a symbolic link itself included.
+    pub(super) fn inode(&mut self, path: &[u8]) -> Result<&Inode, ReceiveProblem> {
+        if self.inode.as_ref().is_none_or(|(known, _)| known != path) {
+            self.inode = Some((path.to_vec(), self.find(path)?));
+        }
+        Ok(&self.inode.as_ref().expect("it was just found").1)
+    }
+
+    fn find(&self, path: &[u8]) -> Result<Inode, ReceiveProblem> {
         check_path(path)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let name: &[u8] = if path.is_empty() { b"." } else { path };
@@ -47,7 +65,7 @@ impl Place {
         if stat.st_dev != self.device {
             return Err(ReceiveProblem::Path { path: path.to_vec(), why: "leads into another subvolume" });
         }
-        Ok((found, FileType::from_raw_mode(stat.st_mode)))
+        Ok(Inode { file: found, kind: FileType::from_raw_mode(stat.st_mode) })
     }
 
     /// The directory of a path, which mostly is that of the command before, and the last name.
@@ -56,7 +74,7 @@ impl Place {
         if let Some((_, known)) = self.directory.as_ref().filter(|(known, _)| known == directory) {
             return Ok((known.try_clone()?, name));
         }
-        let (found, kind) = self.inode(directory)?;
+        let Inode { file: found, kind } = self.find(directory)?;
         if kind != FileType::Directory {
             return Err(ReceiveProblem::Path { path: directory.to_vec(), why: "is no directory" });
         }
@@ -75,13 +93,34 @@ impl Place {
     }
 
     /// Opens a regular file. What else there is under its path would do something when it is opened.
-    pub(super) fn open(&self, path: &[u8], access: OFlags) -> Result<File, ReceiveProblem> {
-        let (inode, kind) = self.inode(path)?;
-        if kind != FileType::RegularFile {
+    pub(super) fn open(&mut self, path: &[u8], access: OFlags) -> Result<File, ReceiveProblem> {
+        let inode = self.inode(path)?;
+        if inode.kind != FileType::RegularFile {
             return Err(ReceiveProblem::NotAFile);
         }
-        let file = open(name_of(&inode), access | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from)?;
-        Ok(file.into())
+        let file = open(name_of(&inode.file), access | OFlags::CLOEXEC, Mode::empty());
+        Ok(file.map_err(io::Error::from)?.into())
+    }
+
+    /// Returns true if the directory of a path may pass attributes on to what is made in it.
+    pub(super) fn passes_on(&mut self, path: &[u8]) -> Result<bool, ReceiveProblem> {
+        if path.contains(&b'/') {
+            return Ok(true);
+        }
+        if let Some(known) = self.root_passes_on {
+            return Ok(known);
+        }
+        let mut nothing: [u8; 0] = [];
+        let bytes = listxattr(name_of(&self.root), &mut nothing[..]).map_err(io::Error::from)?;
+        self.root_passes_on = Some(bytes > 0);
+        Ok(bytes > 0)
+    }
+
+    /// Attributes of an inode change: those of the root are to be looked up again.
+    pub(super) fn note_attributes(&mut self, path: &[u8]) {
+        if path.is_empty() {
+            self.root_passes_on = None;
+        }
     }
 }
 

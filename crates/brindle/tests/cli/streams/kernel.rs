@@ -192,6 +192,11 @@ fn a_mount_of_the_kernel_receives_as_by_btrfs_receive() {
         for (number, [one, two]) in [[true, true], [true, false], [false, true]].into_iter().enumerate() {
             let place = to.at.join(format!("{version}.{number}"));
             std::fs::create_dir(&place).expect("new");
+            if one && two {
+                // A directory passes it on, to a subvolume as well.
+                let acl = ["-d", "-m", "u:77:rwx", text(&place)];
+                assert!(Command::new("setfacl").args(acl).status().expect("setfacl").success());
+            }
             receive(one, &first, &place);
             receive(two, &second, &place);
             assert_received(&from.at.join("three"), &place.join("three"));
