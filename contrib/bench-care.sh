@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Scrub, send and receive: brindle and the kernel with btrfs-progs, in turns, on the same raid1 of two image files, each with a GiB in
 # one file and a tree of 8,000 files. Prints medians, least and greatest, in milliseconds, and the median of the time that all
-# processors together were busy with it. Brindle is measured on a mount (`mount`) and on the devices (`devices`).
+# processors together were busy with it. Brindle is measured on a mount (`mount`) and on the devices (`devices`), and receives into a
+# mount of the kernel as well (`into-kernel`).
 # Needs root, btrfs-progs, some 6 GiB in $BENCH_DIR (default: a folder in $TMPDIR or /tmp), and 1.5 GiB in /dev/shm.
 #
 #   BRINDLE=target/release/brindle contrib/bench-care.sh [CASE...]      of: scrub send receive
@@ -62,7 +63,7 @@ warm() { cat "$dir/$1"-[12].img >/dev/null; }
 # mounted POOL WHO: brindle mounts the image files, the kernel loop devices of them.
 mounted() {
     case $2 in
-    kernel)
+    kernel | into-kernel)
         attach "$dir/$1"-[12].img
         btrfs device scan "${loops[@]}" >/dev/null
         mount -o noatime "${loops[0]}" "$mnt" ;;
@@ -72,7 +73,7 @@ mounted() {
 # unmounted WHO
 unmounted() {
     case $1 in
-    kernel) umount "$mnt"; detach ;;
+    kernel | into-kernel) umount "$mnt"; detach ;;
     mount) "$brindle" umount "$mnt" ;;
     esac
 }
@@ -127,7 +128,7 @@ sends() {
 receive() {
     case $1 in
     kernel) btrfs -q receive -f "$2" "$mnt" && sync -f "$mnt" ;;
-    mount) "$brindle" -q receive -f "$2" "$mnt" && sync -f "$mnt" ;;
+    mount | into-kernel) "$brindle" -q receive -f "$2" "$mnt" && sync -f "$mnt" ;;
     devices) "$brindle" -q receive -f "$2" "$dir/copy"-[12].img ;;
     esac
 }
@@ -140,7 +141,7 @@ receives() {
         btrfs -q send -f "$streams/next" -p "$mnt/tree" "$mnt/next"
         unmounted kernel
     fi
-    for who in kernel mount devices; do
+    for who in kernel mount devices into-kernel; do
         new_pool copy
         unmounted kernel
         mounted copy "$who"
