@@ -5,8 +5,8 @@ use crate::call;
 use crate::sysfs;
 use brindle_ondisk::{DevId, QgroupId, Uuid};
 use brindle_uapi::message::{
-    self, BY_ID, DeviceInfo, DeviceStatistics, FilesystemInfo, HintRequest, Label, READ_ONLY, ServerInfo,
-    SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage, VolumeArgumentsV2,
+    self, BY_ID, DeviceInfo, DeviceStatistics, FilesystemInfo, HintRequest, KernelReceived, Label, READ_ONLY,
+    ServerInfo, SnapshotRequest, SpaceReport, SubvolumeInfo, SubvolumePage, VolumeArgumentsV2,
 };
 use brindle_uapi::{mount_table, verb};
 use rustix::fs::{FileType, Mode, OFlags};
@@ -470,14 +470,26 @@ impl Mounted {
         Ok(self.explain("subvolume flags", answer)? & READ_ONLY != 0)
     }
 
-    /// Makes the subvolume of which this is the root read-only, or writable.
+    /// Makes the subvolume of which this is the root read-only, or writable. One that is made writable is not marked as
+    /// received any more, or streams would build on contents that are not those of their parent.
     pub fn set_read_only(&self, is_read_only: bool) -> Result<(), ControlError> {
         let what = "subvolume flags";
         // What the kernel holds back could not be written any more.
         self.explain(what, self.hand_over())?;
         let flags = if is_read_only { READ_ONLY } else { 0 };
         let answer = call::set::<verb::SubvolumeSetFlags>(&self.file, flags);
-        self.explain(what, answer)
+        self.explain(what, answer)?;
+        // A mount of brindle takes the mark away in the same transaction; the kernel does for writable subvolumes alone.
+        if !is_read_only && self.is_of_kernel() && self.is_received()? {
+            let answer = call::update::<verb::MarkReceived>(&self.file, &mut KernelReceived::new_zeroed());
+            self.explain("mark as received", answer)?;
+        }
+        Ok(())
+    }
+
+    /// Returns true if the subvolume is marked as received.
+    pub fn is_received(&self) -> Result<bool, ControlError> {
+        Ok(self.subvolume()?.received_uuid != [0; 16])
     }
 
     /// Makes a subvolume the one that is mounted if none is named.

@@ -49,7 +49,14 @@ impl Mounted {
         let name = message::field(format!("{devid}:{size}").as_bytes());
         let name = name.ok_or_else(|| self.refused(what, Errno::NAMETOOLONG))?;
         let mut arguments = VolumeArguments { fd: 0, name };
-        match self.explain(what, call::ask::<verb::Resize>(&self.file, &mut arguments))? {
+        let answer = call::ask::<verb::Resize>(&self.file, &mut arguments);
+        let refusal = match answer {
+            Err(Errno::FBIG) => "a size beyond the end of the device",
+            Err(Errno::INVAL) => "a size that no device can have: the least is 256 MiB",
+            Err(Errno::NOSPC) => "a size that is too small for what the pool holds",
+            _ => what,
+        };
+        match self.explain(refusal, answer)? {
             IN_PROGRESS => Err(ControlError::Busy { path: self.path.clone(), what }),
             _ => Ok(()),
         }

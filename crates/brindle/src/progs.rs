@@ -4,7 +4,7 @@ use clap::error::{ContextKind, ContextValue, Error};
 use std::ffi::OsString;
 
 /// Commands, options of btrfs-progs, and the word for them.
-const WORDS: [(&[&str], &[&str], &str); 28] = [
+const WORDS: [(&[&str], &[&str], &str); 30] = [
     (
         &["check"],
         &["-r", "--tree-root"],
@@ -82,6 +82,11 @@ const WORDS: [(&[&str], &[&str], &str); 28] = [
         "sizes have the unit that fits; --json has them in bytes",
     ),
     (
+        &["receive"],
+        &["--force-decompress"],
+        "compressed data is written as it comes, whatever its algorithm: the kernel reads each of them",
+    ),
+    (
         &["inspect-internal", "dump-super"],
         &["-i"],
         "-s N shows one copy of the superblock, and -a all of them",
@@ -96,11 +101,12 @@ const WORDS: [(&[&str], &[&str], &str); 28] = [
         &["-R", "--runtime-features"],
         "-O takes all features, and `brindle quota enable MOUNT` switches quotas on",
     ),
+    (&["mkfs"], &["-l", "--leafsize"], "-n is the size of all tree blocks, leaves included"),
     (&["mkfs"], &["-A", "--alloc-start"], "it means nothing any more: chunks begin at 1 MiB of each device"),
 ];
 
 /// Groups, commands in them and programs of btrfs-progs that are none here, and the word for them.
-const COMMANDS: [(&[&str], &[&str], &str); 10] = [
+const COMMANDS: [(&[&str], &[&str], &str); 11] = [
     (
         &[],
         &["convert", "btrfs-convert"],
@@ -122,6 +128,7 @@ const COMMANDS: [(&[&str], &[&str], &str); 10] = [
         &["find-root", "btrfs-find-root"],
         "-o rescue=usebackuproot reads an older commit, and `brindle check --backup` checks it",
     ),
+    (&["filesystem"], &["balance"], "`brindle balance`"),
     (&["filesystem"], &["mkswapfile"], NO_SWAP),
     (&["inspect-internal"], &["map-swapfile"], NO_SWAP),
     (

@@ -319,11 +319,11 @@ verbs! {
     DefragmentRange: btrfs(16), Tells(KernelDefragment), Kernel, Judged, Slow, Change;
     /// Sends the subvolume, and returns at the end (`BTRFS_IOC_SEND`).
     SendSubvolume: btrfs(38), Tells(KernelSend), Kernel, Administrator, Slow, Nothing;
-    /// Marks a subvolume as received.
+    /// Marks the subvolume as received, or takes the mark away (`BTRFS_IOC_SET_RECEIVED_SUBVOL`).
     MarkReceived: btrfs(37), Exchanges(KernelReceived), Kernel, Judged, Slow, Subvolume;
-    /// Shares a range of another file.
+    /// Shares a range of another file (`FICLONERANGE`).
     ShareRange: btrfs(13), Tells(CloneRange), Kernel, Judged, Slow, Change;
-    /// Writes contents that are encoded.
+    /// Writes contents that are encoded (`BTRFS_IOC_ENCODED_WRITE`).
     WriteEncoded: btrfs(64), Tells(KernelEncodedWrite), Kernel, Administrator, Slow, Change;
     /// Begins the replacement of a device, which returns at the end, ends it, or tells its state.
     ReplaceDevice: btrfs(53), Exchanges(KernelReplace), Kernel, Administrator, Slow, Nothing;

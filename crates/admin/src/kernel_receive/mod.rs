@@ -91,7 +91,7 @@ impl Destination for KernelMountDestination<'_> {
         syncfs(&subvolume.file).map_err(io::Error::from)?;
         let mut mark = KernelReceived {
             uuid: origin.uuid.0,
-            sent_generation: origin.transid,
+            sent_transaction: origin.transid,
             ..KernelReceived::new_zeroed()
         };
         let marked = call::update::<verb::MarkReceived>(&subvolume.file, &mut mark);

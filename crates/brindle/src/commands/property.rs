@@ -101,7 +101,7 @@ pub(crate) struct GetCommand {
 
 /// Change a property
 ///
-/// `ro` of a subvolume is true or false. `compression` of a file or directory is zlib, lzo, zstd, or none; it counts for
+/// `ro` of a subvolume is true or false; false of one that was received takes -f. `compression` of a file or directory is zlib, lzo, zstd, or none; it counts for
 /// later writes, and for new files of the directory.
 ///
 /// `tier` of a file or directory is fast, bulk, the name of a class (see brindle tier class), or empty for none. It counts for later writes, to the
@@ -147,6 +147,9 @@ pub(crate) struct SetCommand {
     property: Property,
     /// New value
     value: String,
+    /// Make a subvolume writable although it was received: further streams can't build on it then
+    #[arg(short, long)]
+    force: bool,
     /// Property of this device of the pool, with `allocation_hint`
     #[arg(long, value_name = "ID")]
     devid: Option<u64>,
@@ -371,7 +374,7 @@ fn require_mount_point(property: Property, path: &Path) -> Result<()> {
     }
 }
 
-fn set(SetCommand { path, property, value, devid, options, .. }: &SetCommand) -> Result<()> {
+fn set(SetCommand { path, property, value, force, devid, options, .. }: &SetCommand) -> Result<()> {
     if property.is_of_mount() {
         require_mount_point(*property, path)?;
     }
@@ -411,7 +414,7 @@ fn set(SetCommand { path, property, value, devid, options, .. }: &SetCommand) ->
         (Property::Placement, _) => {
             Mounted::open(path)?.set_placement(parse_placement(value).or_wrong_usage()?)?;
         }
-        (Property::Ro, "true" | "false") => set_read_only(path, value == "true")?,
+        (Property::Ro, "true" | "false") => set_read_only(path, value == "true", *force)?,
         (Property::Label, label) => set_label(&Mounted::open(path)?, label.as_bytes())?,
         (Property::MountOptions, _) => {
             return wrong_usage(
@@ -442,11 +445,18 @@ fn parse_placement(value: &str) -> Result<u64> {
     (0..3).find(|mode| mode_name(*mode) == value).with_context(words)
 }
 
-/// Makes a subvolume read-only or writable.
-fn set_read_only(path: &Path, is_read_only: bool) -> Result<()> {
+/// Makes a subvolume read-only or writable; one that was received only if it is forced.
+fn set_read_only(path: &Path, is_read_only: bool, is_forced: bool) -> Result<()> {
     let mounted = Mounted::open(path)?;
     if !mounted.is_subvolume_root() {
         bail!("{}: ro is a property of subvolumes, and this is none", path.display());
+    }
+    if !is_read_only && !is_forced && mounted.is_read_only()? && mounted.is_received()? {
+        bail!(
+            "{}: received from a stream: once it is writable, no further stream builds on it. `brindle subvolume snapshot` \
+             makes a copy that can be written; -f makes it writable itself",
+            path.display()
+        );
     }
     match mounted.set_read_only(is_read_only) {
         Err(ControlError::Refused { source: Errno::BUSY, .. }) => {

@@ -39,8 +39,15 @@ impl DataFacts {
     }
 }
 
-/// Warns of a mount of brindle that a path is on. A failure to ask it does not matter: the command has done its work.
+/// Warns of the mount that a path is on. A failure to ask it does not matter: the command has done its work.
 pub(crate) fn of_mount(mounted: &Mounted, what: &str) {
+    if mounted.is_of_kernel() {
+        tracing::warn!(
+            "{what} makes no difference on a mount of the kernel, which keeps it and does not know it: it counts once brindle \
+             mounts the pool, and `brindle tier apply` then moves what is written until then"
+        );
+        return;
+    }
     let Ok(space) = mounted.space() else { return };
     let class = |wanted: u64| space.devices.iter().filter(|device| device.class == wanted).count();
     let facts = DataFacts {

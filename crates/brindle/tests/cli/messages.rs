@@ -296,7 +296,9 @@ fn options_of_btrfs_are_taken_or_have_another_word() {
             &["device", "add", "--enqueue", image, &place],
             "--enqueue of btrfs: a change of devices begins at once",
         ),
+        (&["receive", "--force-decompress", image], "compressed data is written as it comes"),
         (&["mkfs", "-R", "quota", image], "brindle quota enable"),
+        (&["mkfs", "-l", "16k", image], "-n is the size of all tree blocks"),
         (&["mkfs", "-A", "0", image], "-A of btrfs: it means nothing any more"),
     ] {
         let said = brindle_fails(2, words);
@@ -312,7 +314,8 @@ fn options_of_btrfs_are_taken_or_have_another_word() {
 fn commands_of_btrfs_are_taken_or_have_another_word() {
     assert_eq!(brindle_prints(["version"]), brindle_prints(["--version"]));
     for (words, word) in [
-        (&["fi", "mkswapfile", "x"][..], "the system swaps to no file of a FUSE mount"),
+        (&["filesystem", "balance", "start", "x"][..], "balance of btrfs: `brindle balance`"),
+        (&["fi", "mkswapfile", "x"], "the system swaps to no file of a FUSE mount"),
         (&["inspect", "map-swapfile", "x"], "the system swaps to no file of a FUSE mount"),
         (
             &["inspect-internal", "map-logical", "-l", "1", "x"],
@@ -384,7 +387,7 @@ fn a_path_within_a_subvolume_of_the_kernel_is_not_taken_for_it() {
     refuse_paths_within(text(&mount.place));
     let shown = brindle_prints(["scrub", "limit", text(&mount.place)]);
     assert!(shown.starts_with("DEVID  LIMIT  PATH\n") && shown.contains("    1   none  /dev/"), "{shown}");
-    brindle_prints(["scrub", "limit", "-l", "50M", text(&mount.place)]);
+    brindle_prints(["scrub", "limit", "-a", "-l", "50M", text(&mount.place)]);
     let shown = brindle_prints(["scrub", "limit", text(&mount.place)]);
     assert!(shown.contains("    1  50.00MiB/s  /dev/"), "{shown}");
 }

@@ -432,3 +432,68 @@ fn refusals_say_what_may_be_done() {
     assert_eq!(names, ["compression", "tier", "small_files"]);
     unmount(Path::new(&place));
 }
+
+/// Receives a snapshot, and makes it writable.
+fn make_received_writable(place: &Path, receive: &[&str], directory: &Path) {
+    let at = |name: &str| text(&place.join(name)).to_owned();
+    let stream = text(&directory.join("stream")).to_owned();
+    let received_uuid = |path: &str| {
+        let shown = brindle_prints(["subvolume", "show", path]);
+        let line = shown.lines().find(|line| line.contains("Received UUID")).expect("shown").to_owned();
+        line.split_whitespace().last().expect("a value").to_owned()
+    };
+    brindle_prints(["-q", "subvolume", "create", &at("live")]);
+    fs::write(place.join("live/file"), "of the stream").expect("room");
+    brindle_prints(["-q", "subvolume", "snapshot", "-r", &at("live"), &at("kept")]);
+    brindle_prints(["-q", "send", "-f", &stream, &at("kept")]);
+    fs::create_dir(place.join("backup")).expect("room");
+    run(receive[0], &[&receive[1..], &["-f", &stream, &at("backup")]].concat());
+    let received = at("backup/kept");
+    assert_ne!(received_uuid(&received), "-");
+
+    let said = brindle_fails(1, ["property", "set", &received, "ro", "false"]);
+    assert!(said.contains("no further stream builds on it") && said.contains("-f makes it"), "{said}");
+    assert_ne!(received_uuid(&received), "-", "nothing has changed");
+    fs::write(place.join("backup/kept/file"), "x").expect_err("it is read-only");
+    brindle_prints(["property", "set", &received, "ro", "true"]);
+
+    brindle_prints(["property", "set", "-f", &received, "ro", "false"]);
+    assert_eq!(received_uuid(&received), "-", "streams build on contents that are those of their parent");
+    fs::write(place.join("backup/kept/file"), "other than in the stream").expect("it is writable");
+    for value in ["true", "false"] {
+        brindle_prints(["property", "set", &received, "ro", value]);
+    }
+    brindle_prints(["-q", "subvolume", "snapshot", "-r", &at("live"), &at("later")]);
+    let later = text(&directory.join("later")).to_owned();
+    brindle_prints(["-q", "send", "-p", &at("kept"), "-f", &later, &at("later")]);
+    run(receive[0], &[&receive[1..], &["-f", &later, &at("backup")]].concat());
+    let contents = fs::read_to_string(place.join("backup/later/file")).expect("received");
+    assert_eq!(contents, "of the stream", "it builds on the parent itself, not on what was changed");
+}
+
+#[test]
+fn what_was_received_is_made_writable_by_force_alone_and_is_no_parent_any_more() {
+    if !can_mount() {
+        return;
+    }
+    let pool = Pool::make();
+    let place = pool.mount();
+    make_received_writable(&place, &[env!("CARGO_BIN_EXE_brindle"), "-q", "receive"], pool.directory.path());
+    unmount(&place);
+    if !is_root("a mount of the kernel") {
+        return;
+    }
+    let pool = Pool::make();
+    let mount = pool.mount_by_kernel();
+    let output = brindle(["property", "set", text(&mount.place), "tier", "fast"]);
+    assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("makes no difference on a mount of the kernel"));
+    for (size, reason) in [("+1T", "beyond the end of the device"), ("1M", "the least is 256 MiB")] {
+        let said = brindle_fails(1, ["filesystem", "resize", &format!("1:{size}"), text(&mount.place)]);
+        assert!(said.contains(reason), "{said}");
+    }
+    make_received_writable(&mount.place, &["btrfs", "-q", "receive"], pool.directory.path());
+    drop(mount);
+    let images: Vec<&str> = pool.images.iter().map(|image| text(image)).collect();
+    brindle_prints([&["check"], &images[..]].concat());
+}

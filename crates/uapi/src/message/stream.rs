@@ -3,6 +3,7 @@
 //! A stream goes through a pipe of the caller: the mount opens it as `/proc/PID/fd/N`, for FUSE passes no descriptors. Another pipe
 //! takes [events](StreamEvent), each followed by its text. The mount closes both at the end; the last event says how it ended.
 
+use super::Time;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Number of subvolumes that a request can name.
@@ -58,6 +59,27 @@ pub struct KernelSend {
 }
 const _: () = assert!(size_of::<KernelSend>() == 72);
 
+/// Subvolume that is marked as received, or is no longer (`btrfs_ioctl_received_subvol_args`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct KernelReceived {
+    /// UUID of what it was received from; zeros take the mark away.
+    pub uuid: [u8; 16],
+    /// Transaction of sending.
+    pub sent_transaction: u64,
+    /// Transaction of receiving, which the kernel answers.
+    pub received_transaction: u64,
+    /// Time of sending.
+    pub sent: Time,
+    /// Time of receiving, which the kernel answers.
+    pub received: Time,
+    /// Nothing.
+    pub flags: u64,
+    /// Nothing.
+    pub reserved: [u64; 16],
+}
+const _: () = assert!(size_of::<KernelReceived>() == 200);
+
 /// Changed ranges are named, and not sent (`BTRFS_SEND_FLAG_NO_FILE_DATA`).
 pub const KERNEL_SEND_NO_DATA: u64 = 1 << 0;
 /// The stream begins without its header (`BTRFS_SEND_FLAG_OMIT_STREAM_HEADER`).
@@ -68,25 +90,6 @@ pub const KERNEL_SEND_NO_END: u64 = 1 << 2;
 pub const KERNEL_SEND_VERSION: u64 = 1 << 3;
 /// Compressed extents are sent as they lie (`BTRFS_SEND_FLAG_COMPRESSED`).
 pub const KERNEL_SEND_COMPRESSED: u64 = 1 << 4;
-
-/// The mark of a subvolume that was received (`btrfs_ioctl_received_subvol_args`).
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub struct KernelReceived {
-    /// UUID that the sender knows it by.
-    pub uuid: [u8; 16],
-    /// Transaction that the sender tells.
-    pub sent_generation: u64,
-    /// Answer: the transaction of the mark.
-    pub received_generation: u64,
-    /// Time of sending: seconds since 1970, nanoseconds; then the answer, that of receiving.
-    pub times: [[u64; 2]; 2],
-    /// None.
-    pub flags: u64,
-    /// Nothing.
-    pub reserved: [u64; 16],
-}
-const _: () = assert!(size_of::<KernelReceived>() == 200);
 
 /// A range of a file that is to be shared with another one (`file_clone_range`).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -61,6 +61,9 @@ pub(crate) struct LimitCommand {
     /// Id of the device; without it, all have this limit
     #[arg(short, long = "devid", value_name = "ID", requires = "limit")]
     devid: Option<u64>,
+    /// All devices, as without an id
+    #[arg(short, long, requires = "limit", conflicts_with = "devid")]
+    all: bool,
     /// A directory or a device of a mounted pool
     #[arg(value_name = "PATH|DEVICE")]
     path: PathBuf,
@@ -119,6 +122,7 @@ pub(crate) fn cancel(command: &CancelCommand) -> Result<ExitCode> {
 
 /// Limits one.
 pub(crate) fn limit(command: &LimitCommand) -> Result<ExitCode> {
+    let _ = command.all;
     let reach = mount_at(&command.path)?;
     let is_running = match command.limit {
         Some(bytes) => limit_scrub(&reach, command.devid, bytes)?,
