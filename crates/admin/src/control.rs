@@ -93,7 +93,10 @@ pub enum ControlError {
     #[error("{0}: a FIFO or socket can't be asked: name the directory that it is in")]
     NoPlace(PathBuf),
     /// Only a mount of ours can do that.
-    #[error("{path}: {what}: only a mount of brindle answers that; use btrfs(8) on a mount of the kernel")]
+    #[error(
+        "{path}: {what}: the kernel has the pool mounted, and only a mount of brindle has that; {}",
+        instead(what)
+    )]
     KernelMount {
         /// Path that was asked.
         path: PathBuf,
@@ -171,6 +174,16 @@ fn place_of(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let holder = mount_table::holding(&mounts, &absolute).filter(|mount| mount.is_ours());
     holder.map_or_else(|| path.to_owned(), |mount| mount.mountpoint.clone())
+}
+
+/// The way to something that a mount of the kernel lacks.
+fn instead(what: &str) -> &'static str {
+    match what {
+        "allocation hint" => {
+            "unmount it and name a device, as `brindle property set DEVICE allocation_hint HINT`"
+        }
+        _ => "unmount it, then `brindle mount` its devices",
+    }
 }
 
 /// `f_type` of btrfs.

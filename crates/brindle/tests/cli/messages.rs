@@ -211,6 +211,33 @@ fn a_balance_by_the_kernel_is_told_without_bytes() {
 }
 
 #[test]
+fn settings_that_a_mount_of_the_kernel_lacks_are_told_with_the_way_to_them() {
+    if !is_root("a mount of the kernel") {
+        return;
+    }
+    let pool = Pool::make();
+    let mount = pool.mount_by_kernel();
+    let place = text(&mount.place);
+    for words in [
+        &["property", "get", place, "read_policy"][..],
+        &["property", "set", place, "small_files", "64K"],
+        &["property", "set", place, "log_profile", "single"],
+        &["device", "reads", place],
+    ] {
+        let said = brindle_fails(1, words);
+        assert!(said.contains("unmount it, then `brindle mount` its devices"), "{words:?}: {said}");
+    }
+    let hint = ["property", "set", place, "allocation_hint", "METADATA_PREFERRED", "--devid", "1"];
+    let said = brindle_fails(1, hint);
+    assert!(said.contains("`brindle property set DEVICE allocation_hint HINT`"), "{said}");
+    // The command of the message works.
+    drop(mount);
+    let images: Vec<&str> = pool.images.iter().map(|image| text(image)).collect();
+    let others = format!("device={},device={}", images[1], images[2]);
+    brindle_prints(["-q", "property", "set", "-o", &others, images[0], "allocation_hint", "DATA_ONLY"]);
+}
+
+#[test]
 fn devices_that_hold_no_pool_and_pools_that_lack_devices_are_told_apart() {
     let scratch = Scratch::new(4);
     let (place, other) = (scratch.at("m"), scratch.at("other"));
