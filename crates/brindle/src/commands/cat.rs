@@ -45,6 +45,7 @@ const CHUNK_BYTES: usize = 4 << 20;
 
 /// Runs the command.
 pub(crate) fn run(command: &CatCommand) -> Result<ExitCode> {
+    command.path.refuse_as_device(&command.devices)?;
     let filesystem = command.pool.open(&command.devices)?;
     let inode = command.path.resolve(&filesystem)?;
     match filesystem.attributes(inode)?.kind {

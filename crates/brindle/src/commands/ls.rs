@@ -67,6 +67,7 @@ const BATCH_ENTRIES: usize = 4096;
 
 /// Runs the command.
 pub(crate) fn run(command: &LsCommand) -> Result<ExitCode> {
+    command.path.refuse_as_device(&command.devices)?;
     let filesystem = command.pool.open(&command.devices)?;
     let start = command.path.resolve(&filesystem)?;
     let attributes = filesystem.attributes(start)?;

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::{IsTerminal, stdout};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 /// A path within the filesystem.
 #[derive(Args, Debug, Clone)]
@@ -26,6 +27,17 @@ impl PathOption {
     /// The last name of the path; none for the root.
     pub(crate) fn file_name(&self) -> Option<&[u8]> {
         self.as_bytes().rsplit(|byte| *byte == b'/').find(|name| !name.is_empty() && *name != b".")
+    }
+
+    /// Refuses a path within the pool that is given as if it were one more device.
+    pub(crate) fn refuse_as_device(&self, devices: &[PathBuf]) -> Result<()> {
+        let [_, .., last] = devices else { return Ok(()) };
+        let is_known = self.path != "/" || brindle_cache::is_no_path(last) || last.symlink_metadata().is_ok();
+        if !is_known {
+            let shown = last.display();
+            bail!("{shown}: there is no such device; a path within the pool is given as --path {shown}");
+        }
+        Ok(())
     }
 
     /// The inode that it leads to.

@@ -51,6 +51,7 @@ struct Shown<'a> {
 
 /// Runs the command.
 pub(crate) fn run(command: &StatCommand) -> Result<ExitCode> {
+    command.path.refuse_as_device(&command.devices)?;
     let filesystem = command.pool.open(&command.devices)?;
     let shown = look(&filesystem, &command.path)?;
     if command.json.json {

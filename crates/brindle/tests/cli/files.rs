@@ -84,6 +84,11 @@ fn missing_files_are_named_in_errors() {
     }
     let said = brindle_fails(1, with_devices(&["-q", "cat"], &image.devices));
     assert_eq!(said.lines().count(), 1, "{said}");
+    for command in ["ls", "cat", "stat"] {
+        let words = [&image.devices[..], &[PathBuf::from("etc/fstab")]].concat();
+        let said = brindle_fails(1, with_devices(&["-q", command], &words));
+        assert!(said.contains("a path within the pool is given as --path etc/fstab"), "{said}");
+    }
     let said = brindle_fails(1, with_devices(&["-q", "ls", "--subvolid", "4711"], &image.devices));
     assert!(said.contains("4711"), "{said}");
     let said = brindle_fails(2, with_devices(&["-q", "ls", "-o", "bogus"], &image.devices));

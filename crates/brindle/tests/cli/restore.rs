@@ -83,7 +83,12 @@ fn existing_files_are_kept_unless_told_otherwise() {
     assert_eq!((code, &first["failures"]), (Some(0), &0.into()));
     let (code, again) = run(&[]);
     assert_eq!(code, Some(1));
-    assert!(again["failed"][0]["error"].as_str().is_some_and(|error| error.contains("exists")), "{again}");
+    assert!(
+        again["failed"][0]["error"]
+            .as_str()
+            .is_some_and(|error| error.contains("exists, and stays: --overwrite")),
+        "{again}"
+    );
     let (code, replaced) = run(&["--overwrite"]);
     assert_eq!((code, &replaced["files"]), (Some(0), &first["files"]));
 }

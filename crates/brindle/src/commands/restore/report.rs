@@ -6,6 +6,7 @@ use crate::format::UnitMode;
 use crate::output;
 use brindle_care::extract::{ExtractObserver, Extracted, Failure, Note};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
@@ -57,12 +58,23 @@ impl ExtractObserver for Report {
         if matches!(failure, Failure::LostChunks { .. }) {
             self.damaged.lock().expect("no thread panics with it").insert(path.to_vec());
         }
-        let (path, error) = (String::from_utf8_lossy(path).into_owned(), failure.to_string());
+        let (path, error) = (String::from_utf8_lossy(path).into_owned(), in_words(failure));
         self.progress.suspend(|| output::complain_line(&format!("{path}: {error}")));
         let mut listed = self.listed.lock().expect("no thread panics with it");
         if listed.len() < LISTED_FAILURES {
             listed.push((path, error));
         }
+    }
+}
+
+/// A failure, with the options that mend it.
+fn in_words(failure: &Failure) -> String {
+    match failure {
+        Failure::Make(Errno::EXIST) => {
+            "a file of this name exists, and stays: --overwrite replaces it, --resume goes on with an earlier copy"
+                .to_owned()
+        }
+        _ => failure.to_string(),
     }
 }
 
