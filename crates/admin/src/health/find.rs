@@ -18,8 +18,8 @@ pub enum FoundPool {
     Mounted(Reach, Vec<Mount>),
     /// Pool on devices that is not mounted.
     Devices(Uuid, Vec<PathBuf>),
-    /// The server of this mount has ended.
-    ServerGone(PathBuf),
+    /// The server of these mounts has ended.
+    ServerGone(Vec<PathBuf>),
     /// The mount does not answer the caller.
     Closed(PathBuf, ControlError),
 }
@@ -53,7 +53,7 @@ pub fn pool_at(path: &Path) -> Result<FoundPool, AdminError> {
             Ok(FoundPool::Mounted(reach, of_pool.collect()))
         }
         Err(AdminError::Control(error)) if error.is_end_of_server() => {
-            Ok(FoundPool::ServerGone(path.to_owned()))
+            Ok(FoundPool::ServerGone(places_of_dead(path)))
         }
         Err(error) => Err(error),
     }
@@ -96,6 +96,16 @@ pub fn find_tagged(is_wanted: impl Fn(&Superblock) -> bool) -> Vec<(PathBuf, Dev
     block_devices().into_iter().filter_map(wanted).collect()
 }
 
+/// The mount points of the dead server that a path lies behind, of which the system resolves nothing; the path if none is found.
+fn places_of_dead(path: &Path) -> Vec<PathBuf> {
+    let mounts = mount_table::read().unwrap_or_default();
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let holder = mount_table::holding(&mounts, &absolute).filter(|mount| mount.is_ours());
+    let Some(holder) = holder else { return vec![path.to_owned()] };
+    let of_server = mounts.iter().filter(|mount| mount.device == holder.device);
+    of_server.map(|mount| mount.mountpoint.clone()).collect()
+}
+
 fn table() -> Result<Vec<Mount>, AdminError> {
     mount_table::read().map_err(|source| AdminError::Path { path: "/proc/self/mountinfo".into(), source })
 }
@@ -111,7 +121,11 @@ fn of_filesystem(mounts: Vec<Mount>) -> Option<FoundPool> {
                 return Some(FoundPool::Mounted(mounted.into(), mounts));
             }
             Ok(_) | Err(ControlError::NotBtrfs(_)) => {}
-            Err(error) if error.is_end_of_server() => return Some(FoundPool::ServerGone(path)),
+            Err(error) if error.is_end_of_server() => {
+                return Some(FoundPool::ServerGone(
+                    mounts.into_iter().map(|mount| mount.mountpoint).collect(),
+                ));
+            }
             Err(error) => closed = Some(FoundPool::Closed(path, error)),
         }
     }

@@ -61,7 +61,7 @@ impl Pool {
         let devices = find(&shown, "devices").and_then(Value::as_array).expect("devices");
         let number = |device: &Value, name: &str| device[name].as_u64().expect("a number");
         let mut found: Vec<(u64, u64)> =
-            devices.iter().map(|device| (number(device, "devid"), number(device, "size_bytes"))).collect();
+            devices.iter().map(|device| (number(device, "devid"), number(device, "total_bytes"))).collect();
         found.sort_unstable();
         found
     }

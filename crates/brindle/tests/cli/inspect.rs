@@ -96,7 +96,7 @@ fn filesystem_show_names_every_device() {
     let json = brindle_prints(with_devices(&["-q", "filesystem", "show", "--json"], &image.devices[1..]));
     let pool: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(pool["pools"][0]["devices"][0]["missing"], true);
-    assert_eq!(pool["pools"][0]["devices"][1]["size_bytes"], 134_217_728);
+    assert_eq!(pool["pools"][0]["devices"][1]["total_bytes"], 134_217_728);
 }
 
 #[test]
@@ -158,8 +158,12 @@ fn sizes_of_missing_devices_come_from_the_chunk_tree_or_are_unknown() {
             let text = brindle_prints(with_devices(&["-q", "filesystem", "show", "--raw"], devices));
             let missing = pool["pools"][0]["devices"].as_array().expect("a list");
             let missing = missing.iter().find(|device| device["missing"] == true).expect("one is missing");
-            assert!(missing["size_bytes"] == 134_217_728 || missing["size_bytes"].is_null(), "{missing}");
-            assert_eq!(missing["size_bytes"].is_null(), text.contains("size unknown used unknown"), "{text}");
+            assert!(missing["total_bytes"] == 134_217_728 || missing["total_bytes"].is_null(), "{missing}");
+            assert_eq!(
+                missing["total_bytes"].is_null(),
+                text.contains("size unknown used unknown"),
+                "{text}"
+            );
             assert!(!text.contains("size 0 "), "{text}");
         }
     }

@@ -2,7 +2,7 @@
 
 use super::mount::{can_mount, unmount};
 use super::scrub::kill_server;
-use super::support::{brindle_prints, text};
+use super::support::{brindle_prints, is_root, text};
 use super::tier::host::{TierPool, can_mount as kernel_can_mount, run};
 use serde_json::Value;
 use std::fs;
@@ -156,10 +156,27 @@ fn a_mount_tells_of_jobs_errors_and_the_end_of_its_server() {
     let (code, found, line) = pool.status(&[pool.place()]);
     assert_eq!((code, names(&found)), (Some(0), vec!["scrub_runs"]));
     assert!(line.contains("a scrub is running, "), "{line}");
+    // Another mount of the same server, as of a second subvolume, ends with it.
+    let mut places = vec![pool.place()];
+    if is_root("a second mount of a pool") {
+        places.push(pool.place().with_file_name("other"));
+        fs::create_dir(&places[1]).expect("new");
+        let devices = [&pool.images[..], &places[1..]].concat();
+        assert!(pool.brindle(&["mount"], &devices).status.success());
+    }
     kill_server(&pool.place());
-    let (code, found, line) = pool.status(&[pool.place()]);
-    assert_eq!((code, &found["state"]), (Some(3), &"down".into()), "{found}");
-    assert!(line.contains("has ended"), "{line}");
+    let all: Vec<&str> = places.iter().map(|place| text(place)).collect();
+    for place in &places {
+        let (code, found, line) = pool.status(std::slice::from_ref(place));
+        assert_eq!((code, &found["state"]), (Some(3), &"down".into()), "{found}");
+        assert_eq!(found["mountpoints"], serde_json::json!(all), "{found}");
+        let remedy = format!("`umount {}`, then mount the pool again", all.join(" "));
+        assert_eq!(found["findings"][0]["remedy"], remedy);
+        assert!(line.contains("has ended"), "{line}");
+    }
+    for place in &places[1..] {
+        run("umount", &["--lazy", text(place)]);
+    }
     run("umount", &["--lazy", text(&pool.place())]);
     pool.mount();
     let (code, found, _) = pool.status(&[pool.place()]);

@@ -6,6 +6,7 @@ use crate::commands::in_use::warn_if_used;
 use crate::commands::no_pool::without_pool;
 use crate::commands::pool::{log_devices, look_at_devices, open_mounted_pool, warn_of_missing};
 use crate::commands::silent::answering;
+use crate::commands::status::gather::in_a_row;
 use crate::damage;
 use crate::format::{UnitMode, UnitOptions};
 use crate::options::JsonOption;
@@ -100,7 +101,7 @@ fn find(mounted: bool, unmounted: bool, is_wanted: impl Fn(&FoundPool) -> bool) 
     let look = |pool: FoundPool| match pool {
         FoundPool::Mounted(reach, _) => reach.mounted().map(Shown::of_mount),
         FoundPool::Devices(_, paths) => Some(Shown::look(&paths, warn_of_missing)),
-        FoundPool::ServerGone(path) => Some(Err(anyhow!("{}: its server has ended", path.display()))),
+        FoundPool::ServerGone(places) => Some(Err(anyhow!("{}: its server has ended", in_a_row(&places)))),
         FoundPool::Closed(path, error) => Some(Err(Error::new(error).context(path.display().to_string()))),
     };
     let looked = on_mounts.chain(on_devices).filter(is_wanted).filter_map(look);
@@ -379,7 +380,7 @@ fn pool_json(shown: &Shown) -> Value {
             "stale": device.is_stale,
             "rotating": device.is_rotating,
             "health": health.get(&device.devid.get()).map(Health::json),
-            "size_bytes": sizes(device).map(|(size, _)| size),
+            "total_bytes": sizes(device).map(|(size, _)| size),
             "used_bytes": sizes(device).map(|(_, used)| used),
         })
     };

@@ -13,9 +13,10 @@ use brindle_admin::health::{
     Finding, FoundPool, PoolHealth, PoolServer, Severity, State, findings, on_block_devices, on_devices,
     on_mounts, pool_at, seeds_of, severity_of, state_of,
 };
-use brindle_admin::{AdminError, Mounted, Reach};
+use brindle_admin::{AdminError, Reach};
 use brindle_care::device::LeaseFound;
 use brindle_fs::TreeError;
+use brindle_uapi::mount_table::Mount;
 use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -42,8 +43,8 @@ pub(crate) enum Judged {
 pub(crate) struct Unknown {
     /// UUID, or mount point.
     pub(crate) name: String,
-    /// Mount point; `None` if it is not mounted.
-    pub(crate) mountpoint: Option<PathBuf>,
+    /// Mount points; none if it is not mounted.
+    pub(crate) mountpoints: Vec<PathBuf>,
     /// State.
     pub(crate) state: State,
     /// Severity.
@@ -63,14 +64,14 @@ impl Judged {
         Self::Known { health: Box::new(health), findings, holder: holder.map(Box::new), mount_options }
     }
 
-    /// Judgement on a mount whose server does not answer.
-    pub(super) fn without_answer(mountpoint: &Path) -> Self {
+    /// Judgement on mounts whose server does not answer.
+    pub(super) fn without_answer(places: Vec<PathBuf>) -> Self {
         let text = "the process that serves the mount does not answer: it is stopped, or waits for a disk"
             .to_owned();
         let remedy = Some(
             "look at the disks in the log of the kernel (`journalctl -k`), and at the process".to_owned(),
         );
-        Self::Unknown(Unknown { remedy, ..unknown(mountpoint, State::Down, Severity::Risk, text) })
+        Self::Unknown(Unknown { remedy, ..unknown(places, State::Down, Severity::Risk, text) })
     }
 
     /// The same with returns of missing devices that were begun; for them sleeping disks are woken.
@@ -124,7 +125,7 @@ impl Judged {
                 "mounted".to_owned()
             }
             Self::Known { health, .. } => short(&health.mountpoints),
-            Self::Unknown(unknown) => short(unknown.mountpoint.as_slice()),
+            Self::Unknown(unknown) => short(&unknown.mountpoints),
         }
     }
 
@@ -174,7 +175,7 @@ fn judge(found: FoundPool) -> Judged {
     let records = state_directory();
     match found {
         FoundPool::Mounted(reach, mounts) => PoolHealth::of_mount(&reach, &mounts, &records).map_or_else(
-            |error| silent(&reach, error),
+            |error| silent(&mounts, error),
             |health| Judged::new(health, None, options_of(&reach)),
         ),
         FoundPool::Devices(fsid, paths) => {
@@ -188,10 +189,10 @@ fn judge(found: FoundPool) -> Judged {
                 Err(error) => Judged::Unknown(unreadable(fsid.to_string(), &paths, &error)),
             }
         }
-        FoundPool::ServerGone(path) => server_gone(&path),
+        FoundPool::ServerGone(places) => server_gone(places),
         // Mounts of other users are theirs.
         FoundPool::Closed(path, error) => {
-            Judged::Unknown(unknown(&path, State::Ok, Severity::Note, format!("not known: {error}")))
+            Judged::Unknown(unknown(vec![path], State::Ok, Severity::Note, format!("not known: {error}")))
         }
     }
 }
@@ -201,30 +202,35 @@ fn options_of(reach: &Reach) -> Option<String> {
     reach.mounted()?.setting("mount_options").ok()
 }
 
-/// A mount that was there, and did not answer.
-fn silent(reach: &Reach, error: AdminError) -> Judged {
-    let path = reach.mounted().map_or(Path::new(""), Mounted::path);
+/// Mounts that were there, and did not answer.
+fn silent(mounts: &[Mount], error: AdminError) -> Judged {
+    let places: Vec<PathBuf> = mounts.iter().map(|mount| mount.mountpoint.clone()).collect();
     match error {
-        AdminError::Control(error) if error.is_end_of_server() => server_gone(path),
+        AdminError::Control(error) if error.is_end_of_server() => server_gone(places),
         error => {
-            Judged::Unknown(unknown(path, State::Attention, Severity::Attention, explain(&error.into())))
+            Judged::Unknown(unknown(places, State::Attention, Severity::Attention, explain(&error.into())))
         }
     }
 }
 
-fn server_gone(path: &Path) -> Judged {
+fn server_gone(places: Vec<PathBuf>) -> Judged {
     let text = "the process that served the mount has ended; the pool is as of its last sync".to_owned();
-    let remedy = Some(format!("`umount {}`, then mount the pool again", path.display()));
-    Judged::Unknown(Unknown { remedy, ..unknown(path, State::Down, Severity::Risk, text) })
+    let remedy = Some(format!("`umount {}`, then mount the pool again", in_a_row(&places)));
+    Judged::Unknown(Unknown { remedy, ..unknown(places, State::Down, Severity::Risk, text) })
 }
 
-fn unknown(path: &Path, state: State, severity: Severity, text: String) -> Unknown {
-    let (name, mountpoint) = (path.display().to_string(), Some(path.to_owned()));
-    Unknown { name, mountpoint, state, severity, text, remedy: None }
+/// Paths with spaces between them.
+pub(crate) fn in_a_row(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
+}
+
+fn unknown(mountpoints: Vec<PathBuf>, state: State, severity: Severity, text: String) -> Unknown {
+    let name = mountpoints.first().map_or_else(String::new, |path| path.display().to_string());
+    Unknown { name, mountpoints, state, severity, text, remedy: None }
 }
 
 fn unreadable(name: String, paths: &[PathBuf], error: &anyhow::Error) -> Unknown {
-    let devices = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
+    let devices = in_a_row(paths);
     let remedy = match error.downcast_ref() {
         Some(TreeError::NoRoots { readable: Some(_), .. }) => format!(
             "`brindle mount -o ro,rescue=usebackuproot {devices} DIR` shows an older commit; `brindle check {devices}` examines \
@@ -237,7 +243,7 @@ fn unreadable(name: String, paths: &[PathBuf], error: &anyhow::Error) -> Unknown
     };
     Unknown {
         name,
-        mountpoint: None,
+        mountpoints: Vec::new(),
         state: State::Down,
         severity: Severity::Risk,
         text: explain(error),

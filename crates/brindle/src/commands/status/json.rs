@@ -30,7 +30,7 @@ fn pool(judged: &Judged) -> Value {
                 "name": unknown.name,
                 "state": unknown.state.name(),
                 "severity": unknown.severity.name(),
-                "mountpoints": unknown.mountpoint.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
+                "mountpoints": unknown.mountpoints.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
                 "findings": [{
                     "name": "unknown",
                     "severity": unknown.severity.name(),

@@ -31,11 +31,17 @@ pub(crate) fn pools(paths: &[PathBuf]) -> Result<Vec<Judged>> {
         }
     };
     let mut judged: Vec<Judged> =
-        silent.iter().map(|mount| Judged::without_answer(&mount.mountpoint)).collect();
+        silent.iter().map(|mount| Judged::without_answer(places_of(mount, &mounts))).collect();
     if !others.is_empty() {
         judged.extend(gather::pools(&others)?);
     }
     Ok(judged)
+}
+
+/// The mount points of the filesystem of a mount.
+fn places_of(mount: &Mount, mounts: &[Mount]) -> Vec<PathBuf> {
+    let of_server = mounts.iter().filter(|other| other.device == mount.device);
+    of_server.map(|mount| mount.mountpoint.clone()).collect()
 }
 
 /// Returns true if a path is on a mount, by its words alone: to look at it is to ask the server.
