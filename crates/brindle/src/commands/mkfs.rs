@@ -19,6 +19,7 @@ use brindle_device::{FileDevice, WritableDevice};
 use brindle_fs::{Filesystem, OpenOptions, WriteOptions};
 use brindle_ondisk::{ChecksumType, Profile, Uuid};
 use brindle_policy::class::DeviceClasses;
+use brindle_policy::tier::Content;
 use brindle_volume::{LeaseOptions, check_leases};
 use clap::Args;
 use rootdir::{Filling, RootdirOptions};
@@ -472,9 +473,9 @@ fn devids(group: &NewBlockGroup) -> Vec<String> {
 fn report_json(report: &MkfsReport) -> Value {
     let group = |group: &NewBlockGroup| {
         json!({
-            "type": group.kind.content_name(),
+            "content": Content::of(group.kind).to_string(),
             "profile": group.profile.to_string(),
-            "bytes": group.length_bytes,
+            "total_bytes": group.length_bytes,
             "stripes": group.devices.iter().map(|devid| devid.get()).collect::<Vec<_>>(),
         })
     };
@@ -486,7 +487,7 @@ fn report_json(report: &MkfsReport) -> Value {
                 "devid": device.devid.get(),
                 "uuid": device.uuid.to_string(),
                 "path": device.name,
-                "bytes": device.size_bytes,
+                "total_bytes": device.size_bytes,
                 "class": device.class.to_string(),
                 "class_name": device.class_name,
                 "allocation_hint": device.hint.to_string(),

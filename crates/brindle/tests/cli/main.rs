@@ -56,3 +56,4 @@ mod tier;
 mod top;
 mod umount;
 mod usage;
+mod vocabulary;

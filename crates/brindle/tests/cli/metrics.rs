@@ -148,8 +148,8 @@ fn check_map(map: &Value, count: usize) {
         let number = |value: &Value| value.as_u64().expect("a number");
         let mut end = 1 << 20;
         for extent in device["extents"].as_array().expect("a list") {
-            assert!(number(&extent["start"]) >= end, "{device}");
-            end = number(&extent["start"]) + number(&extent["length_bytes"]);
+            assert!(number(&extent["physical"]) >= end, "{device}");
+            end = number(&extent["physical"]) + number(&extent["length_bytes"]);
         }
         assert!(end <= number(&device["total_bytes"]), "{device}");
     }

@@ -313,12 +313,12 @@ fn a_mount_of_brindle_and_devices_answer_as_the_kernel_does() {
     let reasons = |found: &Value| -> Vec<String> {
         let all = found["reasons"].as_array().expect("reasons");
         all.iter()
-            .map(|one| format!("{} {} {}", one["class"], one["reason"], one["bytes"]).replace('"', ""))
+            .map(|one| format!("{} {} {}", one["class"], one["reason"], one["used_bytes"]).replace('"', ""))
             .collect()
     };
     assert_eq!(reasons(&found), ["bulk data 6291456"]);
     let devices: Vec<&Value> =
-        found["devices"].as_array().expect("devices").iter().map(|one| &one["bytes"]).collect();
+        found["devices"].as_array().expect("devices").iter().map(|one| &one["used_bytes"]).collect();
     assert_eq!(devices, [&Value::from(0), &(3 << 20).into(), &(3 << 20).into()]);
     let tiny = json(&["tier", "where", "--json", &at("a/tiny")]);
     assert_eq!((&tiny["total_bytes"], &tiny["inline_bytes"]), (&0.into(), &15.into()));

@@ -91,7 +91,7 @@ fn percent(part: u64, whole: u64) -> u64 {
 
 fn device_json(name: &[u8], device: &DeviceReads) -> Value {
     json!({
-        "device": String::from_utf8_lossy(name),
+        "path": String::from_utf8_lossy(name),
         "devid": device.devid,
         "reads": device.reads,
         "bytes": device.bytes,

@@ -169,8 +169,8 @@ fn status(command: &StatusCommand) -> Result<ExitCode> {
             "devid": status.devid.map(DevId::get),
             "bytes": status.progress.expected_bytes,
             "done_bytes": status.progress.moved_bytes,
-            "started": status.started,
-            "stopped": status.stopped,
+            "started": (status.started != 0).then_some(status.started),
+            "stopped": (status.stopped != 0).then_some(status.stopped),
             "write_errors": status.write_errors,
             "uncorrectable_read_errors": status.lost_reads + status.progress.left,
         }))?;

@@ -8,7 +8,7 @@ use crate::output;
 use anyhow::{Result, bail};
 use brindle_admin::tier::Inventory;
 use brindle_admin::{DevId, PoolFacts, Reach};
-use brindle_policy::tier::TierChunk;
+use brindle_policy::tier::{Content, TierChunk};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -139,7 +139,7 @@ fn row(piece: &Piece<'_>, mode: UnitMode) -> Vec<String> {
 fn piece_json(piece: &Piece<'_>) -> Value {
     json!({
         "devid": piece.devid.get(),
-        "content": piece.chunk.kind.content_name(),
+        "content": Content::of(piece.chunk.kind).to_string(),
         "profile": piece.chunk.profile().to_string(),
         "physical": piece.physical,
         "physical_bytes": piece.chunk.stripe_bytes(),

@@ -11,7 +11,8 @@ use crate::commands::tier::facts::{ClassOptions, Facts};
 use crate::output;
 use anyhow::Result;
 use brindle_admin::tier::ClassifiedDevice;
-use brindle_policy::tier::strips::{Piece, Strip, strips};
+use brindle_policy::tier::Content;
+use brindle_policy::tier::strips::{Piece, PieceKind, Strip, strips};
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -89,11 +90,22 @@ fn name_of(device: &ClassifiedDevice) -> String {
     }
 }
 
+/// Content of block groups of a kind.
+fn content_of(kind: PieceKind) -> Content {
+    match kind {
+        PieceKind::Metadata => Content::Metadata,
+        PieceKind::System => Content::System,
+        PieceKind::Data | PieceKind::FastData | PieceKind::WriteBack => Content::Data,
+        PieceKind::Mixed => Content::Mixed,
+    }
+}
+
 fn strip_json(strip: &Strip, device: Option<&ClassifiedDevice>) -> Value {
     let piece = |piece: &Piece| {
         json!({
-            "start": piece.start,
+            "physical": piece.start,
             "length_bytes": piece.length_bytes,
+            "content": content_of(piece.kind).to_string(),
             "kind": piece.kind.name(),
             "profile": piece.profile.to_string(),
             "logical": piece.logical.get(),

@@ -202,7 +202,7 @@ fn add_contents(out: &mut Exposition, uuid: &str, devid: u64, contents: DeviceCo
             (
                 "brindle_device_content_bytes",
                 Kind::Gauge,
-                "Bytes of a device that belong to chunks, by content.",
+                "Bytes of a device that belong to chunks, by content; system chunks count as metadata.",
             ),
             &[("uuid", uuid), ("devid", &devid), ("content", content)],
             bytes,

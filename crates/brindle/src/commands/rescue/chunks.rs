@@ -6,6 +6,7 @@ use crate::commands::companions::with_others;
 use crate::commands::examination_bar::Bar;
 use crate::output;
 use anyhow::Result;
+use brindle_policy::tier::Content;
 use brindle_rescue::chunks::{ChunkRecovery, search};
 use brindle_rescue::{RescueError, Step};
 use serde_json::{Value, json};
@@ -74,8 +75,8 @@ fn as_json(ward: &Ward, recovery: &ChunkRecovery, steps: &[Step], outcome: &Outc
             stripes.map(|stripe| json!({ "devid": stripe.devid.get(), "physical": stripe.offset.get() }));
         json!({
             "logical": start.get(),
-            "length": chunk.length(),
-            "type": chunk.kind().content_name(),
+            "total_bytes": chunk.length(),
+            "content": Content::of(chunk.kind()).to_string(),
             "profile": chunk.kind().profile().map(|profile| profile.attributes().name),
             "stripes": stripes.collect::<Vec<_>>(),
             "proof": chunk.proof.to_string(),

@@ -166,7 +166,6 @@ pub(super) fn is_within(subvolume: &SubvolumeFacts, above: u64, all: &[Subvolume
 /// A subvolume as JSON.
 pub(super) fn json(facts: &SubvolumeFacts) -> Value {
     use crate::commands::path::name_json;
-    use crate::format::Civil;
     let uuid = |uuid: &Uuid| (*uuid != Uuid([0; 16])).then(|| uuid.to_string());
     json!({
         "id": facts.id,
@@ -174,7 +173,7 @@ pub(super) fn json(facts: &SubvolumeFacts) -> Value {
         "parent": facts.parent.unwrap_or(0),
         "generation": facts.generation,
         "created_generation": facts.transactions[0],
-        "created": Civil::from_epoch(facts.times[0]).to_string(),
+        "created": facts.times[0],
         "uuid": uuid(&facts.uuids[0]),
         "parent_uuid": uuid(&facts.uuids[1]),
         "received_uuid": uuid(&facts.uuids[2]),

@@ -247,12 +247,12 @@ impl Found {
                 "class": device.class.0.to_string(),
                 "class_name": device.class_name,
                 "rank": device.rank,
-                "bytes": self.by_device.get(&device.devid).copied().unwrap_or(0),
+                "used_bytes": self.by_device.get(&device.devid).copied().unwrap_or(0),
             })
         };
         let reason = |((class, reason), bytes): (&(String, LocationReason), &u64)| {
             let side = facts.pool.classes.named(class.as_bytes()).map(|tier| tier.side.to_string());
-            json!({ "class": side, "class_name": class, "reason": reason.name(), "bytes": bytes })
+            json!({ "class": side, "class_name": class, "reason": reason.name(), "used_bytes": bytes })
         };
         let path = match command.places.as_slice() {
             [path] if matches!(facts.source, Source::Mounted(_)) => {

@@ -97,7 +97,7 @@ fn reasons(found: &Value) -> (Vec<String>, usize) {
     let all = found["reasons"].as_array().expect("a list").iter();
     let told = all.map(|one| format!("{} {}", one["class_name"], one["reason"]).replace('"', "")).collect();
     let devices = found["devices"].as_array().expect("a list").iter();
-    (told, devices.filter(|device| device["bytes"] != 0).count())
+    (told, devices.filter(|device| device["used_bytes"] != 0).count())
 }
 
 #[test]

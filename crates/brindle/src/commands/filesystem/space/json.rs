@@ -1,15 +1,17 @@
 //! The same as JSON.
 
 use super::room::{class_name, hint_text, mode_name};
-use super::{Facts, pieces_of, place_name, profile_name};
+use super::{Facts, pieces_of};
 use crate::commands::health::Health;
-use brindle_admin::usage::{DeviceUsage, KindUsage, Usage};
+use brindle_admin::BlockGroupType;
+use brindle_admin::usage::{DeviceUsage, KindUsage, Place, Usage};
+use brindle_policy::tier::Content;
 use brindle_uapi::message::SpaceReport;
 use serde_json::{Value, json};
 
 /// Document of `filesystem df`.
 pub(super) fn df(usage: &Usage) -> Value {
-    json!({ "groups": kinds(usage), "global_reserve": reserve(usage) })
+    json!({ "uuid": usage.fsid.to_string(), "groups": kinds(usage), "global_reserve": reserve(usage) })
 }
 
 /// Document of `filesystem usage`.
@@ -52,10 +54,10 @@ pub(super) fn devices(facts: &Facts) -> Value {
 
 fn kinds(usage: &Usage) -> Value {
     let sum = |sum: &KindUsage| {
-        let place = |(place, [total, used]): (&_, &[u64; 2])| json!({ "class": place_name(*place), "total_bytes": total, "used_bytes": used });
+        let place = |(place, [total, used]): (&_, &[u64; 2])| json!({ "class": class_of(*place), "total_bytes": total, "used_bytes": used });
         json!({
-            "content": sum.kind.content_name(),
-            "profile": profile_name(sum.kind),
+            "content": Content::of(sum.kind).to_string(),
+            "profile": profile_of(sum.kind),
             "total_bytes": sum.total_bytes,
             "used_bytes": sum.used_bytes,
             "raw_bytes": sum.raw_bytes,
@@ -63,6 +65,20 @@ fn kinds(usage: &Usage) -> Value {
         })
     };
     Value::Array(usage.kinds.iter().map(sum).collect())
+}
+
+/// A profile, in the word of all reports.
+fn profile_of(kind: BlockGroupType) -> Option<String> {
+    kind.profile().map(|profile| profile.to_string())
+}
+
+/// The class of block groups; `None` if they lie on devices of both.
+fn class_of(place: Place) -> Option<&'static str> {
+    match place {
+        Place::Fast => Some("fast"),
+        Place::Bulk => Some("bulk"),
+        Place::Both => None,
+    }
 }
 
 fn reserve(usage: &Usage) -> Value {
@@ -73,12 +89,12 @@ fn device_json(device: &DeviceUsage, facts: &Facts) -> Value {
     let devid = device.devid.get();
     let reported = facts.usage.report.iter().flat_map(|report| &report.devices);
     let reported = reported.into_iter().find(|reported| reported.devid == devid);
-    let piece = |((kind, stripes), bytes): ((brindle_admin::BlockGroupType, usize), u64)| {
+    let piece = |((kind, stripes), bytes): ((BlockGroupType, usize), u64)| {
         json!({
-            "content": kind.content_name(),
-            "profile": profile_name(kind),
+            "content": Content::of(kind).to_string(),
+            "profile": profile_of(kind),
             "stripes": stripes,
-            "bytes": bytes,
+            "allocated_bytes": bytes,
         })
     };
     json!({
@@ -99,10 +115,10 @@ fn device_json(device: &DeviceUsage, facts: &Facts) -> Value {
 }
 
 fn room(report: &SpaceReport) -> Value {
-    let room = |[preferred, all]: [u64; 2]| json!({ "preferred_bytes": preferred, "bytes": all });
+    let room = |[preferred, all]: [u64; 2]| json!({ "preferred_room_bytes": preferred, "room_bytes": all });
     json!({
         "data": room(report.data_room),
         "metadata": room(report.metadata_room),
-        "fast_data_bytes": report.fast_data_room,
+        "fast_data_room_bytes": report.fast_data_room,
     })
 }
