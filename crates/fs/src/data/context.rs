@@ -181,6 +181,20 @@ impl DataContext {
         queue.files.first_key_value().map(|(_, inode)| Arc::clone(inode))
     }
 
+    /// Number that the next file with dirty data gets.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.queue().next
+    }
+
+    /// Files of a subvolume with dirty data, at most `max`: those that have had some for a shorter time than the one of this number,
+    /// then those that have had some for longer.
+    pub(crate) fn dirty_beside(&self, number: u64, tree: RootId, max: usize) -> Vec<Arc<Inode>> {
+        let queue = self.queue();
+        let files = queue.files.range(number.saturating_add(1)..).chain(queue.files.range(..number));
+        let files = files.map(|(_, inode)| inode).filter(|inode| inode.id().tree == tree);
+        files.take(max).map(Arc::clone).collect()
+    }
+
     /// Every file with dirty data.
     pub(crate) fn dirty_files(&self) -> Vec<Arc<Inode>> {
         self.queue().files.values().map(Arc::clone).collect()

@@ -16,6 +16,7 @@ use crate::read::Reader;
 use crate::tier::Tiers;
 use std::sync::Arc;
 
+mod ahead;
 pub(crate) mod allocate;
 mod asleep;
 pub(crate) mod clone;

@@ -44,10 +44,11 @@ impl FsLog {
         let _stops = self.core.may_wait_for_commits();
         let _timing = self.core.pool().time_sync();
         file.inode().data.note_sync();
+        let expected = self.expected_with(file.inode());
         // Whatever fails is noted as an error of the file.
         let written = self.data.write_back_inode(file.inode(), Cause::Sync);
         self.data.take_error(file)?;
         written?;
-        self.sync_inode(file.inode())
+        self.sync_inode(file.inode(), expected)
     }
 }

@@ -30,6 +30,7 @@ pub(crate) mod durable;
 mod extents;
 mod items;
 mod names;
+mod series;
 
 use crate::attributes::InodeId;
 use crate::core::Core;
@@ -39,10 +40,12 @@ use crate::data::output::Cause;
 use crate::error::FsError;
 use crate::extent::Extents;
 use brindle_ondisk::KeyType;
+use brindle_sync::Mutex;
 use brindle_tree::{LogChange, LogTicket, Logging, Tree, Unlogged};
 use brindle_volume::DeviceSet;
 use items::Items;
 use names::Wanted;
+use series::SyncSeries;
 use std::sync::Arc;
 
 /// Attempts to log a file whose names go on changing.
@@ -59,17 +62,26 @@ enum Alone {
     NewNames,
 }
 
+/// Files that are to go along with one that is synced.
+#[derive(Clone, Copy, Debug)]
+struct Expected {
+    /// Number of the file that is synced among those with dirty data.
+    number: u64,
+    files: usize,
+}
+
 /// Makes changes durable: by the log if that can tell them, else by a commit.
 #[derive(Debug)]
 pub(crate) struct FsLog {
     core: Arc<Core>,
     extents: Arc<Extents>,
     data: Arc<FileData>,
+    series: Mutex<SyncSeries>,
 }
 
 impl FsLog {
     pub(crate) fn new(core: Arc<Core>, extents: Arc<Extents>, data: Arc<FileData>) -> Self {
-        Self { core, extents, data }
+        Self { core, extents, data, series: Mutex::default() }
     }
 
     pub(crate) fn sync_directory(&self, directory: InodeId) -> Result<(), FsError> {
@@ -96,18 +108,60 @@ impl FsLog {
         let _stops = self.core.may_wait_for_commits();
         let _timing = self.core.pool().time_sync();
         let inode = self.core.inode(inode);
+        let expected = self.expected_with(&inode);
         // Its error is one of the file, which handles report.
         self.data.write_back_inode(&inode, Cause::Sync)?;
-        self.sync_inode(&inode)
+        self.sync_inode(&inode, expected)
     }
 
     /// Makes durable what has been written back of a file, and what else has changed of it: by the log if that can say
-    /// it, else by a commit.
-    pub(crate) fn sync_inode(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
+    /// it, else by a commit. Files that are expected to be synced next go along in the log.
+    fn sync_inode(&self, inode: &Arc<Inode>, expected: Expected) -> Result<(), FsError> {
         if self.goes_with_subvolume(inode.id())? {
             return Ok(());
         }
-        self.sync_logged(|| self.log_inode(inode))
+        let along = self.write_back_expected(inode, expected)?;
+        self.sync_logged(|| {
+            let logged = self.log_inode(inode)?;
+            if matches!(logged, Ok(Some(_))) {
+                self.log_along(&along);
+            }
+            Ok(logged)
+        })
+    }
+
+    /// Files that are to go along with one that is synced.
+    fn expected_with(&self, inode: &Inode) -> Expected {
+        let number = inode.data.memory().queued;
+        let next = self.data.context.next_number();
+        let files = self.series.lock().begin(inode.id(), number, next);
+        Expected { number: number.unwrap_or(0), files }
+    }
+
+    /// Writes back the files that go along with one, if there is a log.
+    fn write_back_expected(
+        &self,
+        inode: &Arc<Inode>,
+        expected: Expected,
+    ) -> Result<Vec<Arc<Inode>>, FsError> {
+        let options = &self.core.writing()?.options;
+        if expected.files == 0 || !options.tree_log || options.flush_on_commit {
+            return Ok(Vec::new());
+        }
+        let along = self.data.write_back_beside(inode, expected.number, expected.files);
+        self.series.lock().went_along(along.iter().map(|inode| inode.id()));
+        Ok(along)
+    }
+
+    /// Enters files into the log that nothing waits for: one that can't be entered is left to its own sync.
+    fn log_along(&self, files: &[Arc<Inode>]) {
+        for inode in files {
+            match self.log_inode(inode) {
+                Ok(Ok(_)) => {}
+                Ok(Err(why)) => return tracing::debug!("{} did not go along: {why:?}", inode.id()),
+                Err(error) => return tracing::warn!("{} did not go along: {error}", inode.id()),
+            }
+        }
     }
 
     /// Returns true if nothing of an inode is to outlive a crash, for its subvolume is deleted: no log tells of it. One that is

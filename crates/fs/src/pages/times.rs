@@ -87,6 +87,11 @@ impl Times {
         self.confirmed.is_some()
     }
 
+    /// Returns true if the host has not told all times yet.
+    pub(crate) fn are_provisional(&self) -> bool {
+        self.provisional.is_some() || self.confirmed.is_some()
+    }
+
     /// Takes provisional times out of the item.
     pub(crate) fn restore(&mut self, item: &mut InodeItem) {
         let (modified, changed) = shown(item, self.confirmed.take());

@@ -10,6 +10,7 @@ mod names;
 mod ours;
 mod renumbered;
 mod reserve;
+mod series;
 mod tiers;
 
 use crate::golden::{read_whole, top_level};
