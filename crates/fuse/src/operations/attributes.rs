@@ -3,6 +3,7 @@
 use super::access_times::AccessTimes;
 use super::durability::Durability;
 use super::files::Files;
+use super::invalidations::Invalidations;
 use super::nodes::Nodes;
 use super::privileges::Privileges;
 use crate::attributes::Stat;
@@ -21,6 +22,7 @@ pub(crate) struct InodeAttributes {
     privileges: Arc<Privileges>,
     durability: Arc<Durability>,
     access_times: Arc<AccessTimes>,
+    invalidations: Arc<Invalidations>,
 }
 
 impl InodeAttributes {
@@ -31,8 +33,9 @@ impl InodeAttributes {
         privileges: Arc<Privileges>,
         durability: Arc<Durability>,
         access_times: Arc<AccessTimes>,
+        invalidations: Arc<Invalidations>,
     ) -> Self {
-        Self { filesystem, nodes, files, privileges, durability, access_times }
+        Self { filesystem, nodes, files, privileges, durability, access_times, invalidations }
     }
 
     pub(crate) fn read_link(&self, node: u64) -> Result<Vec<u8>, Errno> {
@@ -113,6 +116,8 @@ impl InodeAttributes {
         let id = self.inode_with_item(node)?;
         let wanted = wanted(number(self.filesystem.flags(id))?)?;
         number(self.filesystem.set_flags(id, wanted))?;
+        // The kernel does not know that this is a change; of a regular file it goes by the time that it has itself.
+        self.invalidations.attributes_changed(node);
         self.durability.settle_inode(&number(self.filesystem.attributes(id))?)
     }
 }

@@ -154,6 +154,7 @@ impl Base {
             privileges.clone(),
             durability.clone(),
             access_times.clone(),
+            invalidations.clone(),
         ));
         let streams = Arc::new(Streams::new(
             fs(),

@@ -1,6 +1,6 @@
 //! Times of files that programs write through the page cache: those that the kernel shows are those that stay.
 
-use crate::support::{KernelMount, Written, can_mount, noise};
+use crate::support::{KernelMount, Written, can_mount, noise, run};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, StatxFlags, copy_file_range, fallocate};
 use std::fs::File;
 use std::io::Write;
@@ -131,6 +131,24 @@ fn every_way_to_write_leaves_the_time_that_was_shown() {
     let differences: Vec<(&str, &str)> =
         expected.lines().zip(found.lines()).filter(|(before, after)| before != after).collect();
     assert!(differences.is_empty(), "{differences:#?}");
+    ours.finish();
+}
+
+#[test]
+fn a_directory_shows_at_once_that_its_flags_have_changed() {
+    if !can_mount() {
+        return;
+    }
+    let mut ours = Written::make("512M");
+    let path = ours.directory("directory");
+    let mut before = shown(&path);
+    for flags in ["+A", "-A", "+D"] {
+        run(Command::new("chattr").arg(flags).arg(&path));
+        let after = shown(&path);
+        assert!(after.2 > before.2 || after.2 == before.2 && after.3 > before.3, "{flags}: {after:?}");
+        before = after;
+    }
+    assert_eq!(shown_afresh(&path), before);
     ours.finish();
 }
 
