@@ -472,7 +472,7 @@ fn make_received_writable(place: &Path, receive: &[&str], directory: &Path) {
 }
 
 #[test]
-fn what_was_received_is_made_writable_by_force_alone_and_is_no_parent_any_more() {
+fn a_received_subvolume_is_made_writable_by_force_alone_and_is_no_parent_any_more() {
     if !can_mount() {
         return;
     }
