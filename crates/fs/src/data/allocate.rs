@@ -107,16 +107,7 @@ impl FileData {
         }
         self.zero_bytes(file, &(range.start..from), stamp)?;
         self.zero_bytes(file, &(to..range.end), stamp)?;
-        let inode = file.inode();
-        let surplus = {
-            let mut memory = inode.data.memory();
-            self.stamp(&mut memory, stamp);
-            self.context.discard(inode.id(), &mut memory, &(from..to))
-        };
-        if surplus > 0 {
-            self.core.pool().release_data(surplus);
-        }
-        self.drop_range(inode, &(from..to))
+        self.drop_range(file.inode(), &(from..to), stamp)
     }
 
     /// Fills bytes within one sector with zeros, as far as the file goes and holds data there.
@@ -129,14 +120,23 @@ impl FileData {
         self.write_at_inside(file, range.start, &vec![0; to_usize(end - range.start)], stamp)
     }
 
-    /// Takes all extents of a range, of whole sectors, out of a file, in steps.
-    fn drop_range(&self, inode: &Arc<Inode>, range: &Range<u64>) -> Result<(), FsError> {
+    /// Takes all contents of a range, of whole sectors, out of a file, in steps: dirty ones with the extents of their step, so that
+    /// they are there if it is refused.
+    fn drop_range(&self, inode: &Arc<Inode>, range: &Range<u64>, stamp: Stamp) -> Result<(), FsError> {
         let tree = self.core.tree(inode.id().tree)?;
         let mut at = range.start;
         loop {
             let map = self.extents.extent_map(&tree, inode.id(), &(at..range.end), STEP_EXTENTS)?;
             let to = map.end();
             let transaction = self.core.pool().join(Need::freeing(need_of(1, map.extents().len())))?;
+            let surplus = {
+                let mut memory = inode.data.memory();
+                self.stamp(&mut memory, stamp);
+                self.context.discard(inode.id(), &mut memory, &(at..to))
+            };
+            if surplus > 0 {
+                self.core.pool().release_data(surplus);
+            }
             self.core.act_in(&transaction, |transaction| {
                 let mut editor = FileEditor::new(transaction, &self.extents, &tree, inode.id());
                 editor.make_room(&(at..to))?;

@@ -1,7 +1,8 @@
 //! Changing the size of a file.
 //!
 //! A file shrinks from its end, in steps; each takes the last extents away and gives the inode item the size of what is
-//! left in one transaction, so that a crash between two of them finds a shorter file, never one with a hole.
+//! left in one transaction, so that a crash between two of them finds a shorter file, never one with a hole. Dirty contents
+//! are forgotten with the extents of their step: a truncation that is refused has changed nothing.
 
 use super::write::FILE_SIZE_MAX;
 use crate::attributes::InodeId;
@@ -37,7 +38,7 @@ impl FileData {
         let _alone = inode.data.exclusive();
         let tree = Arc::clone(subvolume.tree());
         self.discard_dirty(&inode, 0);
-        self.drop_from(&inode, &tree, 0)?;
+        self.drop_from(&inode, &tree, 0, || ())?;
         let mut memory = inode.data.memory();
         memory.times.changed = None;
         self.context.note(&inode, &mut memory);
@@ -65,6 +66,19 @@ impl FileData {
         self.enter_size(inode)
     }
 
+    /// Has the inode item tell the size that all callers see, where contents behind its own were lost: they are a hole.
+    pub(crate) fn settle_size(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
+        let is_behind = || {
+            let memory = inode.data.memory();
+            memory.is_loaded && !memory.is_dirty() && memory.size > memory.disk_size
+        };
+        if !is_behind() {
+            return Ok(());
+        }
+        let _alone = inode.data.exclusive();
+        if is_behind() { self.enter_size(inode) } else { Ok(()) }
+    }
+
     /// Brings the inode item up to date, for a caller that has the file alone.
     pub(super) fn enter_size(&self, inode: &Arc<Inode>) -> Result<(), FsError> {
         let tree = self.core.tree(inode.id().tree)?;
@@ -80,14 +94,15 @@ impl FileData {
     fn shorten(&self, file: &OpenFile, size: u64) -> Result<(), FsError> {
         let inode = file.inode();
         let tree = self.core.tree(file.id().tree)?;
-        self.discard_dirty(inode, size);
-        {
+        let done = self.drop_from(inode, &tree, size, || {
             let mut memory = inode.data.memory();
             memory.times.change(self.context.now());
             memory.is_emptied |= size == 0;
+        });
+        if done.is_err() {
+            self.context.note(inode, &mut inode.data.memory());
         }
-        let is_settled = self.drop_from(inode, &tree, size)?;
-        if !is_settled {
+        if !done? {
             match self.settle_tail_inside(file) {
                 // Nothing may be seen there, but so it is on disk for now; it is settled again before the file grows.
                 Ok(()) | Err(FsError::Tree(TreeError::NoSpace(_) | TreeError::Quota(_))) => {}
@@ -110,10 +125,17 @@ impl FileData {
         }
     }
 
-    /// Takes all extents behind a size out of a file, from the end on; whether what is left of the last sector is known
-    /// to end there. The inode item gets the size, unless it has a lesser one.
-    fn drop_from(&self, inode: &Arc<Inode>, tree: &Arc<Tree>, size: u64) -> Result<bool, FsError> {
+    /// Takes all contents behind a size out of a file, from the end on; whether what is left of the last sector is known
+    /// to end there. The inode item gets the size, unless it has a lesser one. `begin` is called before the first change.
+    fn drop_from(
+        &self,
+        inode: &Arc<Inode>,
+        tree: &Arc<Tree>,
+        size: u64,
+        begin: impl FnOnce(),
+    ) -> Result<bool, FsError> {
         let end = size.next_multiple_of(self.core.sector());
+        let mut begin = Some(begin);
         loop {
             let pieces = self.extents.last_extents(tree, inode.id(), end, STEP_EXTENTS)?;
             let is_last = pieces.len() < STEP_EXTENTS;
@@ -123,6 +145,10 @@ impl FileData {
             };
             let inline = if is_last { self.cut_inline(inode.id(), tree, size)? } else { None };
             let transaction = self.core.pool().join(Core::removal(tree, need_of(1, pieces.len())))?;
+            if let Some(begin) = begin.take() {
+                begin();
+            }
+            self.discard_dirty(inode, if is_last { size } else { from.max(size) });
             self.core.act_in(&transaction, |transaction| {
                 let mut editor = FileEditor::new(transaction, &self.extents, tree, inode.id());
                 editor.make_room(&(from..u64::MAX))?;
@@ -134,7 +160,9 @@ impl FileData {
                         memory.size = size;
                         settle(item, memory, None);
                     } else {
-                        item.size = item.size.get().min(from.max(size)).into();
+                        // Should the next step be refused, the file ends here.
+                        memory.size = memory.size.min(from.max(size));
+                        item.size = item.size.get().min(memory.size).into();
                     }
                 })
             })?;

@@ -120,6 +120,7 @@ impl FsLog {
         if self.goes_with_subvolume(inode.id())? {
             return Ok(());
         }
+        self.data.settle_size(inode)?;
         let along = self.write_back_expected(inode, expected)?;
         self.sync_logged(|| {
             let logged = self.log_inode(inode)?;

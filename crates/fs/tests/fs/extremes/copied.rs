@@ -18,7 +18,7 @@ fn name(number: usize) -> Vec<u8> {
 }
 
 /// Makes files that take a fourth of a leaf each.
-fn make(fs: &Filesystem, top: InodeId, nodesize: u32) {
+pub(super) fn make(fs: &Filesystem, top: InodeId, nodesize: u32) {
     let filler = vec![7; nodesize as usize / 5];
     for number in 0..FILES {
         let made = fs.create(top, &name(number), &file()).expect("room");
@@ -27,7 +27,7 @@ fn make(fs: &Filesystem, top: InodeId, nodesize: u32) {
 }
 
 /// Fills the pool with metadata.
-fn fill(fs: &Filesystem, nodesize: u32) {
+pub(super) fn fill(fs: &Filesystem, nodesize: u32) {
     let top = InodeId::root_of(fs.create_subvolume(fs.root(), b"filler", &NEW_SUBVOLUME).expect("room"));
     let filler = vec![7; nodesize as usize / 2];
     let mut refused = 0;
@@ -46,7 +46,7 @@ fn fill(fs: &Filesystem, nodesize: u32) {
 }
 
 /// Deletes files of different leaves until there is no space for that; returns the number.
-fn delete_until_refused(fs: &Filesystem, top: InodeId) -> usize {
+pub(super) fn delete_until_refused(fs: &Filesystem, top: InodeId) -> usize {
     let numbers: Vec<usize> = (0..4).flat_map(|first| (first..FILES).step_by(4)).collect();
     let mut done = 0;
     for number in numbers {
@@ -152,7 +152,7 @@ fn copy_and_empty(layout: &Layout, reopens: bool) {
     pool.check().unwrap_or_else(|findings| panic!("{layout:?}, emptied: {findings}"));
 }
 
-const LARGE_BLOCKS: Layout = Layout { nodesize: 16384, metadata: Profile::Single, ..SMALL };
+pub(super) const LARGE_BLOCKS: Layout = Layout { nodesize: 16384, metadata: Profile::Single, ..SMALL };
 
 #[test]
 fn files_that_a_snapshot_has_as_well() {

@@ -4,6 +4,7 @@ mod copied;
 mod dropping;
 mod full;
 mod many;
+mod refused;
 
 use crate::simulated::Layout;
 use brindle_fs::{Filesystem, FsError, NewInode, Remaining, TreeError};
