@@ -4,7 +4,7 @@ use clap::error::{ContextKind, ContextValue, Error};
 use std::ffi::OsString;
 
 /// Commands, options of btrfs-progs, and the word for them.
-const WORDS: [(&[&str], &[&str], &str); 30] = [
+const WORDS: [(&[&str], &[&str], &str); 29] = [
     (
         &["check"],
         &["-r", "--tree-root"],
@@ -80,11 +80,6 @@ const WORDS: [(&[&str], &[&str], &str); 30] = [
         &["scrub", "status"],
         &["--raw", "--human-readable", "--iec", "--si", "--kbytes", "--mbytes", "--gbytes", "--tbytes"],
         "sizes have the unit that fits; --json has them in bytes",
-    ),
-    (
-        &["receive"],
-        &["--force-decompress"],
-        "compressed data is written as it comes, whatever its algorithm: the kernel reads each of them",
     ),
     (
         &["inspect-internal", "dump-super"],

@@ -11,8 +11,8 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -84,8 +84,9 @@ fn runs_to_its_end(mut program: Child, what: &str) {
 }
 
 /// Keeps pages of a file dirty, until a write fails.
-fn write_on(path: &Path, mut place: u64, ended: &Sender<()>) {
+fn write_on(path: &Path, mut place: u64, begin: &Barrier, ended: &Sender<()>) {
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(path).expect("room");
+    begin.wait();
     let mut write = || {
         place = place.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         file.write_all_at(&[7; 70_000], (place >> 33) % (8 << 20))
@@ -98,10 +99,13 @@ fn write_on(path: &Path, mut place: u64, ended: &Sender<()>) {
 /// Programs that write, and a program that has their pages taken from the kernel again and again; the end of each is told.
 fn programs(place: &Path) -> Receiver<()> {
     let (ended, ends) = channel();
+    let begin = Arc::new(Barrier::new(usize::try_from(WRITERS).expect("few") + 1));
     for writer in 0..WRITERS {
         let (path, ended) = (place.join(format!("file-{writer}")), ended.clone());
-        std::thread::spawn(move || write_on(&path, writer, &ended));
+        let begin = Arc::clone(&begin);
+        std::thread::spawn(move || write_on(&path, writer, &begin, &ended));
     }
+    begin.wait();
     let place = place.to_owned();
     std::thread::spawn(move || {
         let mut sync = Command::new(env!("CARGO_BIN_EXE_brindle"));

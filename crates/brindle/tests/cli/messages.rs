@@ -323,7 +323,6 @@ fn options_of_btrfs_are_taken_or_have_another_word() {
             &["device", "add", "--enqueue", image, &place],
             "--enqueue of btrfs: a change of devices begins at once",
         ),
-        (&["receive", "--force-decompress", image], "compressed data is written as it comes"),
         (&["mkfs", "-R", "quota", image], "brindle quota enable"),
         (&["mkfs", "-l", "16k", image], "-n is the size of all tree blocks"),
         (&["mkfs", "-A", "0", image], "-A of btrfs: it means nothing any more"),
