@@ -84,8 +84,12 @@ impl AttributeChange {
 
     /// Returns true if a descriptor that writes the file changes its size, and the times with it.
     fn is_truncation_by_writer(&self) -> bool {
-        let is_only_size = self.mode.is_none() && self.uid.is_none() && self.gid.is_none();
-        self.by_writer && self.size.is_some() && is_only_size
+        self.by_writer && self.is_truncation()
+    }
+
+    /// Returns true if it changes the size, and nothing else but times.
+    fn is_truncation(&self) -> bool {
+        self.size.is_some() && self.mode.is_none() && self.uid.is_none() && self.gid.is_none()
     }
 
     /// Returns true if this is allowed of an append-only inode: both times become the present one (`utimes` without times), or
@@ -151,6 +155,8 @@ impl InodeChanges {
             match self.change_item(id, change) {
                 // A kernel tells the times of a file as it lets go of it, also if it has no name any more.
                 Err(FsError::Tree(TreeError::NoSpace(_))) if before.nlink == 0 && change.is_of_times() => {}
+                // The file has its size, and the time of that: an error would say that nothing has changed.
+                Err(FsError::Tree(TreeError::NoSpace(_))) if change.is_truncation() => {}
                 changed => changed?,
             }
         }

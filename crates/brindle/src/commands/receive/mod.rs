@@ -20,15 +20,20 @@ use brindle_care::receive::{
 };
 use brindle_stream::{Command, StreamReader};
 use clap::Args;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::fs::File;
-use std::io::{BufRead, BufReader, IsTerminal, Write, stdin};
+use std::io::{BufRead, BufReader, IsTerminal, Read, Write, stdin};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Unit of reading, in bytes.
 const READ_BYTES: usize = 1 << 20;
+
+/// Longest time for which a signal waits while nothing comes.
+const SIGNAL_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 const EXAMPLES: &str = "\
 EXAMPLES
@@ -133,7 +138,9 @@ fn on_devices(command: &ReceiveCommand, devices: &[PathBuf], source: &File) -> R
     let devices: Vec<PathBuf> = devices.iter().chain(&mount.devices).cloned().collect();
     let filesystem = open_devices_to_write(&devices, &mount)?;
     let directory = command.path.resolve(&filesystem)?;
-    carry_out(command, &mut |options, observer| {
+    let stop = Stop::on_signals()?;
+    carry_out(command, &stop, &mut |options, observer| {
+        let source = Interruptible { source, stop: &stop };
         let received = receive(&filesystem, directory, source, options, observer);
         // Also after a failure: subvolumes before it are durable already, and the rest is to be looked at.
         filesystem.shutdown()?;
@@ -143,7 +150,9 @@ fn on_devices(command: &ReceiveCommand, devices: &[PathBuf], source: &File) -> R
 
 fn on_kernel(command: &ReceiveCommand, mounted: &Mounted, source: &File) -> Result<ExitCode> {
     refuse_options_of_devices(command)?;
-    carry_out(command, &mut |options, observer| {
+    let stop = Stop::on_signals()?;
+    carry_out(command, &stop, &mut |options, observer| {
+        let source = Interruptible { source, stop: &stop };
         Ok(receive_by_kernel(mounted, source, command.force_decompress, options, observer))
     })
 }
@@ -161,8 +170,7 @@ type Receive<'r> =
     &'r mut dyn FnMut(&ReceiveOptions, ReceiveObserver<'_>) -> Result<Result<u64, ReceiveError>>;
 
 /// Receives in this process, and tells of it.
-fn carry_out(command: &ReceiveCommand, receive: Receive<'_>) -> Result<ExitCode> {
-    let stop = Stop::on_signals()?;
+fn carry_out(command: &ReceiveCommand, stop: &Stop, receive: Receive<'_>) -> Result<ExitCode> {
     let options = ReceiveOptions { errors_max: command.max_errors, one_stream: command.one_stream };
     let mut names: Vec<Value> = Vec::new();
     let mut observer = |event: &ReceiveEvent<'_>| {
@@ -182,7 +190,29 @@ fn carry_out(command: &ReceiveCommand, receive: Receive<'_>) -> Result<ExitCode>
     sum_up(command, &names, failure.as_deref())?;
     match received {
         Ok(_) => Ok(ExitCode::SUCCESS),
-        Err(error) => Ok(ExitCode::from(complain(&error, &stop))),
+        Err(error) => Ok(ExitCode::from(complain(&error, stop))),
+    }
+}
+
+/// The stream, of which no more is waited for after a signal.
+struct Interruptible<'s> {
+    source: &'s File,
+    stop: &'s Stop,
+}
+
+impl Read for Interruptible<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            if self.stop.is_set() {
+                return Err(std::io::Error::other("interrupted"));
+            }
+            let mut wanted = [PollFd::new(self.source, PollFlags::IN)];
+            match poll(&mut wanted, Some(&SIGNAL_PAUSE)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return self.source.read(bytes),
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 }
 
@@ -207,12 +237,13 @@ fn sum_up(command: &ReceiveCommand, received: &[Value], error: Option<&str>) -> 
 
 /// Tells of a failure; the exit code.
 fn complain(error: &ReceiveError, stop: &Stop) -> u8 {
-    match (&error.failure, stop.name_and_code()) {
-        (ReceiveFailure::Cancelled, Some((signal, code))) => {
+    let is_stopped = matches!(error.failure, ReceiveFailure::Cancelled | ReceiveFailure::Stream(_));
+    match stop.name_and_code().filter(|_| is_stopped) {
+        Some((signal, code)) => {
             output::complain_line(&format!("interrupted: {signal}: {error}"));
             code
         }
-        _ => {
+        None => {
             output::complain_line(&error.to_string());
             1
         }

@@ -5,11 +5,13 @@ use super::super::support::{brindle, brindle_fails, brindle_prints, btrfs_prints
 use super::{fill, start};
 use brindle_stream::{Command as Step, Origin, StreamTime, StreamWriter, Uuid};
 use brindle_testing::manifest::Manifest;
+use rustix::process::Signal;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// A mount of the kernel with the subvolume `live` and its snapshots `one` and `two`.
@@ -310,6 +312,29 @@ fn failures_to_receive_on_a_mount_of_the_kernel_say_what_is_left() {
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(
         said.contains("the subvolume /below/one that the stream builds on is below no mount of this pool"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_signal_ends_a_receive_that_waits_for_its_stream() {
+    let directory = tempfile::tempdir().expect("room");
+    let image = directory.path().join("pool.img");
+    brindle_prints(["mkfs", "-q", "--size", "300M", text(&image)]);
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../stream/golden/full.v1");
+    let stream = std::fs::read(golden).expect("there");
+    let mut receive = start(&["receive", text(&image)], Stdio::piped(), Stdio::piped());
+    let mut input = receive.stdin.take().expect("piped");
+    input.write_all(&stream[..stream.len() - 10]).expect("room");
+    std::thread::sleep(Duration::from_millis(500));
+    let process = rustix::process::Pid::from_child(&receive);
+    rustix::process::kill_process(process, Signal::INT).expect("our child");
+    let ended = receive.wait_with_output().expect("it ends");
+    drop(input);
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(130), "{said}");
+    assert!(
+        said.contains("interrupted: SIGINT") && said.contains("the subvolume one is incomplete"),
         "{said}"
     );
 }

@@ -4,7 +4,9 @@ use super::copied::{LARGE_BLOCKS, delete_until_refused, fill, make};
 use super::{clean_up, file, is_no_space};
 use crate::model::pool::NEW_SUBVOLUME;
 use crate::simulated::{Layout, Pool, seeds};
-use brindle_fs::{AllocateMode, Filesystem, FsError, InodeId, OpenFile, XattrMode};
+use brindle_fs::{
+    AllocateMode, AttributeChange, Filesystem, FsError, InodeId, NewTime, OpenFile, Timestamp, XattrMode,
+};
 use brindle_sim::Random;
 use std::ops::Range;
 
@@ -156,8 +158,17 @@ impl Kept {
                 after.truncate(at);
                 let refused = counts.refused;
                 let is_dirty = !self.since.is_empty();
+                let with_times = random.chance(1, 2);
                 self.change(fs, &format!("{when}: cut off at {at}"), &(0..0), counts, after, |file| {
-                    fs.truncate(file, at as u64)
+                    if !with_times {
+                        return fs.truncate(file, at as u64);
+                    }
+                    // As a mount asks for it.
+                    let time = Timestamp { seconds: 7, nanoseconds: 7 };
+                    let (size, modified) = (Some(at as u64), Some(NewTime::At(time)));
+                    let change =
+                        AttributeChange { size, modified, changed: Some(time), ..Default::default() };
+                    fs.set_attributes(file.id(), &change).map(drop)
                 });
                 counts.refused_cuts += usize::from(is_dirty && counts.refused > refused);
             }
